@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ def sleeper(seconds: float) -> measure.Call:
     return lambda: time.sleep(seconds)
 
 
-def in_fresh_process(code: str) -> object:
+def in_fresh_process(code: str) -> Any:
     """Run `code` in a fresh interpreter (pinning cannot be undone) and return the JSON it prints."""
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
@@ -34,7 +35,7 @@ def test_pin_holds_for_the_process_and_for_threads_of_a_library_imported_later(t
         "pools = [pool['num_threads'] for pool in threadpoolctl.threadpool_info()]\n"
         "print(json.dumps([list(chosen), tasks, pools, os.environ['OMP_NUM_THREADS']]))"
     )
-    chosen, tasks, pools, variable = report  # type: ignore[misc]
+    chosen, tasks, pools, variable = report
     assert len(chosen) == threads
     assert all(task == chosen for task in tasks)
     assert pools and all(pool == threads for pool in pools)
@@ -51,7 +52,12 @@ def test_pin_refuses_thread_counts_it_cannot_give(threads: object) -> None:
 
 def test_once_times_exactly_one_call() -> None:
     calls: list[int] = []
-    assert measure.once(lambda: (calls.append(0), time.sleep(0.01))) >= 0.01
+
+    def call() -> None:
+        calls.append(0)
+        time.sleep(0.01)
+
+    assert measure.once(call) >= 0.01
     assert len(calls) == 1
 
 
@@ -78,7 +84,11 @@ def test_ratio_alternates_which_side_comes_first() -> None:
     pause = 1.5 * measure.SAMPLE_SECONDS  # long enough that a sample is one call
 
     def call(name: str) -> measure.Call:
-        return lambda: (order.append(name), time.sleep(pause))
+        def run() -> None:
+            order.append(name)
+            time.sleep(pause)
+
+        return run
 
     measure.ratio(call("a"), call("b"), pairs=6)
     assert "".join(order[-12:]) == "abba" * 3

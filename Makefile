@@ -1,0 +1,52 @@
+# Everything from a fresh clone: `make test`, `make bench`. Say `make help` for the rest.
+
+PYTHON ?= python3.11
+HTML ?= html
+# For make bench and make bench-full: another commit, another name for this machine, or
+# FRESH=1 to measure again what this commit has records of.
+COMMIT ?= HEAD
+MACHINE ?=
+FRESH ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help test lint bench bench-full smoke preview clean
+
+# asv looks for python3.11 on the path to make its own environment with.
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+suite = .venv/bin/python -m trgbench.suite
+options = --commit $(COMMIT) $(if $(MACHINE),--machine $(MACHINE)) $(if $(FRESH),--fresh)
+
+help:  ## list what make can do
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+test: .venv/installed  ## install into .venv if need be, and run all tests
+	.venv/bin/python -m pytest -n 2
+
+lint: .venv/installed  ## style, format and types
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+
+bench: .venv/installed  ## measure this commit (quick profile), publish to html/, print the headline figures
+	$(suite) quick $(options)
+
+bench-full: .venv/installed  ## measure everything, into results/
+	$(suite) full $(options)
+
+smoke: .venv/installed  ## measure a handful of benchmarks and publish them aside, as a test of the suite
+	$(suite) smoke --fresh
+
+preview: .venv/installed  ## serve the dashboard on this machine
+	.venv/bin/asv preview --html-dir $(HTML)
+
+clean:  ## remove everything that was made, but not the records in results/
+	rm -rf .venv .asv html build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+
+.venv/installed: pyproject.toml pins.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || { \
+	  echo "Python 3.11 is wanted, and '$(PYTHON)' is not it (or is missing):" \
+	       "install it, or say where it is: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --quiet -c pins.txt -e '.[jax,torch,bench,test,lint]'
+	@touch $@

@@ -1,0 +1,126 @@
+"""What every benchmark shares: the parameters, a problem made ready and checked, and how it is timed.
+
+Nothing here imports NumPy or a backend before `measure.pin` has run, and only the backend that is measured
+is imported at all: asv gives every combination of parameters a process of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+from trgbench import measure
+from trgbench.errors import InputError, Unavailable
+
+BACKENDS = ("native", "jax", "torch")
+MODES = ("eager", "traced", "eager-staged", "traced-staged")
+WHOLE_GRAPH = ("eager", "traced")
+THREADS = (1, 2)
+SAMPLE_SECONDS = 0.005  # a sample repeats a short call until it lasts this long
+
+Function = Callable[..., Any]
+
+
+def benchmark(
+    pretty_name: str, *, quick: dict[str, list[Any]] | None = None
+) -> Callable[[Function], Function]:
+    """Name a benchmark on the dashboard, and choose what the quick profile runs of it.
+
+    `quick` maps a parameter to the values to run; a parameter that is not in it keeps all of its values.
+    asv publishes the attributes of a function with the list of benchmarks, where `trgbench.suite.profiles`
+    reads this one.
+    """
+
+    def decorate(function: Function) -> Function:
+        vars(function)["pretty_name"] = pretty_name
+        vars(function)["quick"] = quick or {}
+        return function
+
+    return decorate
+
+
+class Loop:
+    """A call, warm, repeated so often that one run lasts long enough for the clock to be exact.
+
+    asv sets `number` to 1 for a benchmark with a `setup` (its issue 1613), which times a call of a
+    microsecond half as long again as it is. So the body is this loop, and `timer` counts in units of a call.
+    """
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self.call = call
+        call()
+        self.calls = max(1, math.ceil(SAMPLE_SECONDS / min(measure.once(call) for _ in range(3))))
+
+    def __call__(self) -> None:
+        call = self.call
+        for _ in range(self.calls):
+            call()
+
+    def timer(self) -> float:
+        return time.perf_counter() / self.calls
+
+
+class Timed:
+    """A benchmark of one warm call: `setup` hands `self.time` the loop, and `time_…` runs `self.loop()`."""
+
+    version = "1"
+    timeout = 600.0
+    rounds = 2
+    warmup_time = 0.1
+    repeat = (5, 15, 2.0)  # at least 5 samples, at most 15, no new one after 2 s
+    loop: Loop
+
+    def time(self, loop: Loop) -> None:
+        self.loop = loop
+        self.timer = loop.timer  # asv reads it after every setup
+
+
+def pin(threads: int) -> None:
+    """Pin this process, or skip the benchmark on a machine with too few CPUs."""
+    try:
+        measure.pin(threads)
+    except InputError as reason:
+        raise NotImplementedError(str(reason)) from reason
+
+
+@functools.cache
+def ready(backend: str, mode: str, threads: int, problem: str, *sizes: int) -> Any:
+    """Return a `Prepared` of `problems.<problem>(*sizes)`, after it gave the right value and gradient once.
+
+    asv calls `setup` before every sample, hence the cache.
+
+    Raises:
+        NotImplementedError: if the combination cannot run on this machine; asv then records it as skipped.
+        WrongResult: if the result misses the problem's reference; asv then records a failure, and no time.
+    """
+    pin(threads)
+    from trgbench import backends, problems
+
+    try:
+        prepared = backends.get(backend).prepare(getattr(problems, problem)(*sizes), mode, threads)
+    except Unavailable as reason:
+        raise NotImplementedError(str(reason)) from reason
+    check(prepared)
+    return prepared
+
+
+def check(prepared: Any) -> None:
+    """Raise `WrongResult` if the value or the gradient at the problem's example is wrong."""
+    problem, built = prepared.problem, prepared.built
+    value, gradient = built.run(built.asarray(problem.example))
+    problem.check(problem.example, value, gradient)
+
+
+def call_of(prepared: Any) -> Callable[[], object]:
+    """Return a call without arguments that computes one value and gradient, finished when it returns."""
+    x = prepared.built.asarray(prepared.problem.example)
+    return functools.partial(prepared.built.run, x)
+
+
+@functools.cache
+def loop(backend: str, mode: str, threads: int, problem: str, *sizes: int) -> Loop:
+    """Return the loop over one gradient of `problems.<problem>(*sizes)`; see `ready`."""
+    return Loop(call_of(ready(backend, mode, threads, problem, *sizes)))

@@ -1,0 +1,99 @@
+"""How right are the results? Tracked over commits as times are (the study's experiments 1, 3, 8 and 10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.common import BACKENDS, MODES, benchmark, pin, ready
+
+STUDY_BETAS = (0.3, 0.4, 0.44, 0.5, 0.6)
+SVD_RULES = ("safe", "builtin")
+
+
+class Energy:
+    """The internal energy u = −d(lnZ/N)/dβ of 20 TRG steps at χ = 16."""
+
+    version = "1"
+    timeout = 600.0
+    unit = "energy per site"
+    param_names: tuple[str, ...]
+
+    def energy(self, prepared: Any, beta: float) -> float:
+        built = prepared.built
+        _, gradient = built.run(built.asarray(prepared.problem.check_input(beta)))
+        return -float(gradient)
+
+
+class AgainstOnsager(Energy):
+    params = (BACKENDS, STUDY_BETAS)
+    param_names = ("backend", "beta")
+
+    @benchmark("Error of TRG's internal energy against Onsager's exact solution")
+    def track_error(self, backend: str, beta: float) -> float:
+        from trgbench import ising
+
+        prepared = ready(backend, "eager-staged", 1, "trg", 16, 20)
+        return abs(self.energy(prepared, beta) - ising.energy(beta))
+
+
+class AgainstStudy(Energy):
+    params = (BACKENDS, MODES)
+    param_names = ("backend", "mode")
+
+    @benchmark("Largest deviation of the internal energy from the study's table")
+    def track_deviation(self, backend: str, mode: str) -> float:
+        prepared = ready(backend, mode, 1, "trg", 16, 20)
+        reference = prepared.problem.reference
+        return max(abs(-self.energy(prepared, beta) - reference(beta)[1]) for beta in STUDY_BETAS)
+
+
+class EagerAgainstTraced:
+    """Do both modes give the same bits?"""
+
+    version = "1"
+    timeout = 300.0
+    unit = "elements of 1000"
+    params = (BACKENDS,)
+    param_names = ("backend",)
+
+    @benchmark("Gradient elements that are bitwise equal in eager and traced mode")
+    def track_bitwise_equal(self, backend: str) -> int:
+        import numpy as np
+
+        gradients = []
+        for mode in ("eager", "traced"):
+            prepared = ready(backend, mode, 1, "vector", 1000)
+            gradients.append(np.asarray(prepared(prepared.problem.example)[1]).view(np.uint64))
+        return int(np.count_nonzero(gradients[0] == gradients[1]))
+
+
+class SvdRule:
+    """Where singular values coincide, from step 5 on, the libraries' own derivatives are NaN."""
+
+    version = "1"
+    timeout = 600.0
+    unit = "steps of 20"
+    params = (BACKENDS, SVD_RULES)
+    param_names = ("backend", "svd")
+
+    def setup(self, backend: str, svd: str) -> None:
+        pin(1)
+        from trgbench import backends
+
+        self.backend = backends.get(backend)
+        if svd not in self.backend.svd_rules:
+            raise NotImplementedError(f"backend {backend} has no SVD rule {svd!r} of its own")
+
+    @benchmark("TRG steps up to which the gradient is finite, by SVD rule")
+    def track_finite_steps(self, backend: str, svd: str) -> int:
+        import math
+
+        from trgbench import problems
+
+        for steps in range(1, 21):
+            prepared = self.backend.prepare(problems.trg(16, steps), "eager", svd=svd)
+            built = prepared.built
+            value, gradient = built.run(built.asarray(prepared.problem.example))
+            if not (math.isfinite(float(value)) and math.isfinite(float(gradient))):
+                return steps - 1
+        return 20

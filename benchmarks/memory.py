@@ -1,0 +1,31 @@
+"""How much memory does a gradient need?"""
+
+from __future__ import annotations
+
+from benchmarks.common import BACKENDS, MODES, benchmark, call_of, ready
+from trgbench import measure
+
+PROBLEMS = {"vector(1000000)": ("vector", 1_000_000), "trg(16, 20)": ("trg", 16, 20)}
+
+
+class Memory:
+    """One gradient on one thread, in a process of its own."""
+
+    version = "1"
+    timeout = 600.0
+    params = (BACKENDS, MODES, tuple(PROBLEMS))
+    param_names = ("backend", "mode", "problem")
+    unit = "bytes"
+
+    def setup(self, backend: str, mode: str, problem: str) -> None:
+        self.call = call_of(ready(backend, mode, 1, *PROBLEMS[problem]))
+
+    @benchmark(
+        "Peak memory of the whole process, library and compiler included", quick={"mode": ["eager", "traced"]}
+    )
+    def peakmem_process(self, *_: object) -> None:
+        self.call()
+
+    @benchmark("Rise of memory during one warm gradient", quick={"mode": ["eager", "traced"]})
+    def track_gradient(self, *_: object) -> int:
+        return measure.peak_memory(self.call)

@@ -1,0 +1,37 @@
+"""What does the derivative of the TRG free energy cost, whole or stage by stage? (experiments 7 and 8)"""
+
+from __future__ import annotations
+
+from benchmarks.common import BACKENDS, MODES, THREADS, WHOLE_GRAPH, Timed, benchmark, loop
+
+
+class WholeGraph(Timed):
+    """1 to 4 steps at χ = 16 as one graph: does the cost of a gradient explode with the steps?"""
+
+    params = (BACKENDS, WHOLE_GRAPH, THREADS, (1, 2, 3, 4))
+    param_names = ("backend", "mode", "threads", "steps")
+
+    def setup(self, backend: str, mode: str, threads: int, steps: int) -> None:
+        self.time(loop(backend, mode, threads, "trg", 16, steps))
+
+    @benchmark(
+        "Gradient of TRG on the whole graph over the number of steps", quick={"threads": [1], "steps": [1, 4]}
+    )
+    def time_gradient(self, *_: object) -> None:
+        self.loop()
+
+
+class TwentySteps(Timed):
+    """The study's own calculation: 20 steps (2²⁰ sites) over the bond dimension χ."""
+
+    params = (BACKENDS, MODES, THREADS, (8, 16, 24))
+    param_names = ("backend", "mode", "threads", "chi")
+    timeout = 900.0
+    repeat = (3, 10, 5.0)
+
+    def setup(self, backend: str, mode: str, threads: int, chi: int) -> None:
+        self.time(loop(backend, mode, threads, "trg", chi, 20))
+
+    @benchmark("Gradient of 20 TRG steps over the bond dimension χ", quick={"threads": [1], "chi": [8, 16]})
+    def time_gradient(self, *_: object) -> None:
+        self.loop()

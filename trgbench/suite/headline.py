@@ -1,0 +1,65 @@
+"""The headline figures: what one gradient costs, by problem, mode and backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from asv_runner.util import human_time
+from rich.table import Table
+
+from trgbench.suite.records import Record
+
+BACKENDS = ("native", "jax", "torch")
+
+# (title, benchmark, the parameters besides backend and mode)
+TIMES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
+    ("vector, n = 1000", "gradient.Vector.time_gradient", {"threads": "1", "n": "1000"}),
+    ("chain, 100 layers", "depth.Chain.time_gradient", {"threads": "1", "depth": "100"}),
+    ("TRG, 4 steps, χ = 16", "trg.WholeGraph.time_gradient", {"threads": "1", "steps": "4"}),
+    ("TRG, 20 steps, χ = 16", "trg.TwentySteps.time_gradient", {"threads": "1", "chi": "16"}),
+)
+RATIOS = "ratios.Modes.track_ratio"
+FIRST = "first_call.FirstGradient.timeraw_first_gradient"
+
+
+def table(records: Iterable[Record]) -> Table:
+    """Return the table of what was measured; a figure that was not is left open, one that failed says so."""
+    known = list(records)
+    drawn = Table(title="One gradient on one thread", title_justify="left")
+    drawn.add_column("problem")
+    drawn.add_column("mode")
+    for backend in BACKENDS:
+        drawn.add_column(backend, justify="right")
+    for title, benchmark, parameters in TIMES:
+        _add_rows(drawn, known, title, benchmark, "mode", parameters)
+    for problem in dict.fromkeys(r.parameters["problem"] for r in known if r.benchmark == FIRST):
+        _add_rows(drawn, known, f"{problem}, first call", FIRST, "mode", {"problem": problem})
+    for problem in dict.fromkeys(r.parameters["problem"] for r in known if r.benchmark == RATIOS):
+        _add_rows(drawn, known, f"{problem}, ratio", RATIOS, "modes", {"problem": problem})
+    return drawn
+
+
+def _add_rows(
+    drawn: Table, known: list[Record], title: str, benchmark: str, mode: str, parameters: Mapping[str, str]
+) -> None:
+    cells: dict[str, dict[str, str]] = {}
+    for record in known:
+        if record.benchmark == benchmark and parameters.items() <= record.parameters.items():
+            row = cells.setdefault(record.parameters[mode], {})
+            row[record.parameters["backend"]] = _cell(record)
+    shown = [(name, row) for name, row in cells.items() if any(row.values())]
+    for i, (name, row) in enumerate(shown):
+        end = i == len(shown) - 1
+        drawn.add_row("" if i else title, name, *(row.get(b, "") for b in BACKENDS), end_section=end)
+
+
+def _cell(record: Record) -> str:
+    if record.outcome != "measured":
+        return "failed" if record.outcome == "failed" else ""
+    assert record.value is not None
+    if record.benchmark != RATIOS:
+        return human_time(record.value)
+    spread = ""
+    if record.stats and record.stats.get("ci_99_a") is not None:
+        spread = f" ({record.stats['ci_99_a']:.2f}…{record.stats['ci_99_b']:.2f})"
+    return f"{record.value:.2f}{spread}"

@@ -1,0 +1,75 @@
+"""How much of the suite to run, and where its records and its dashboard go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A part of the suite.
+
+    Attributes:
+        results: asv's records. Only the full profile writes where history is kept; the others stay out of it.
+        html: the dashboard that is made of them.
+        attributes: what asv is to override in every benchmark.
+        quick_only: whether to run only what each benchmark names in its attribute `quick`.
+        patterns: regular expressions on `file.Class.method(parameters)` that a combination must match,
+            one of them, if there are any.
+    """
+
+    name: str
+    results: Path
+    html: Path
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    quick_only: bool = False
+    patterns: tuple[str, ...] = ()
+
+    def selection(self, benchmarks: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Return the regular expressions, one for each benchmark, that have asv run what this profile runs.
+
+        >>> quick = PROFILES["quick"]
+        >>> quick.selection([{"name": "trg.Run.time", "param_names": ["backend", "chi"],
+        ...                   "params": [["'jax'", "'torch'"], ["8", "16"]], "quick": {"chi": [8]}}])
+        ["^trg\\\\.Run\\\\.time\\\\(('jax'|'torch'), (8)\\\\)$"]
+        """
+        if not self.quick_only:
+            return list(self.patterns)
+        return [_pattern(benchmark) for benchmark in benchmarks]
+
+
+def _pattern(benchmark: Mapping[str, Any]) -> str:
+    name = re.escape(benchmark["name"])
+    if not benchmark["params"]:
+        return f"^{name}$"
+    quick = benchmark.get("quick", {})
+    choices = []
+    for parameter, values in zip(benchmark["param_names"], benchmark["params"], strict=True):
+        chosen = map(repr, quick[parameter]) if parameter in quick else values
+        choices.append(f"({'|'.join(map(re.escape, chosen))})")
+    return rf"^{name}\({', '.join(choices)}\)$"
+
+
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        Profile("full", Path("results"), Path("html")),
+        Profile("quick", Path(".asv/quick/results"), Path("html"), {"rounds": 1}, quick_only=True),
+        Profile(
+            "smoke",
+            Path(".asv/smoke/results"),
+            Path(".asv/smoke/html"),
+            {"rounds": 1, "repeat": 2, "warmup_time": 0.0},
+            patterns=(
+                r"^control\.",
+                r"^gradient\.Vector\.time_gradient\(.*, 'eager', 1, 1000\)",
+                r"^depth\.Chain\.time_gradient\('(native|jax)', .*, 1, 10\)",
+                r"^correctness\.EagerAgainstTraced\.track_bitwise_equal\('(native|jax)'\)",
+            ),
+        ),
+    )
+}
