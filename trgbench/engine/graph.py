@@ -1,0 +1,249 @@
+"""Graphs: straight lists of operations on numbered values, and the symbols that build them.
+
+A graph is in order of execution; a value's number is its place in `specs`. Inputs, constants and
+results of nodes are numbered in one sequence, so an operand always has a smaller number than the
+result. That order is the one in which `vjp` adds cotangents up, so it decides about bits.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from trgbench.engine.ops.table import Array, Op, Spec, Value, as_array
+from trgbench.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operation in a graph; its results are the values `first` … `first + op.outputs − 1`."""
+
+    op: Op
+    inputs: tuple[int, ...]
+    parameters: tuple
+    first: int
+
+    @property
+    def results(self) -> range:
+        return range(self.first, self.first + self.op.outputs)
+
+
+@dataclass
+class Graph:
+    """Numbered values, the nodes that compute them, and which of them go in and come out.
+
+    Attributes:
+        specs: shape and dtype of every value.
+        inputs: values that are given at each run, in order of arguments.
+        constants: values that are fixed.
+        nodes: in order of execution.
+        outputs: values that come out; `None` stands for a zero that nothing computes.
+        single: a run returns its only output itself, not a tuple of one.
+    """
+
+    specs: list[Spec] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
+    constants: dict[int, Array] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+    single: bool = True
+
+    def copy(self) -> Graph:
+        """Return a graph that can grow without changing this one."""
+        return Graph(
+            list(self.specs),
+            list(self.inputs),
+            dict(self.constants),
+            list(self.nodes),
+            list(self.outputs),
+            self.single,
+        )
+
+    def add_value(self, spec: Spec) -> int:
+        self.specs.append(spec)
+        return len(self.specs) - 1
+
+    def add_input(self, spec: Spec) -> int:
+        number = self.add_value(spec)
+        self.inputs.append(number)
+        return number
+
+    def add_constant(self, array: Array) -> int:
+        number = self.add_value(Spec(array.shape, array.dtype))
+        self.constants[number] = array
+        return number
+
+    def add_node(self, op: Op, inputs: tuple[int, ...], parameters: tuple) -> Node:
+        """Append an operation.
+
+        Raises:
+            InputError: if its shape rule refuses the operands.
+        """
+        results = op.infer(*[self.specs[i] for i in inputs], *parameters)
+        node = Node(op, inputs, parameters, len(self.specs))
+        self.specs.extend(results)
+        self.nodes.append(node)
+        return node
+
+    def __str__(self) -> str:
+        """One line per value that something uses, for instance `%2: float64[3] = sin(%0)`."""
+
+        def listed(numbers: Sequence[int | None]) -> str:
+            return ", ".join("0" if i is None else f"%{i}" for i in numbers)
+
+        lines = [f"graph({', '.join(f'%{i}: {self.specs[i]}' for i in self.inputs)})"]
+        used = {i for node in self.nodes for i in node.inputs} | set(self.outputs)
+        for number, array in self.constants.items():
+            if number in used:
+                text = np.array2string(array, threshold=4, separator=",").replace("\n", "")
+                lines.append(f"  %{number}: {self.specs[number]} = constant {text}")
+        for node in self.nodes:
+            results = ", ".join(f"%{i}: {self.specs[i]}" for i in node.results)
+            metadata = [f"{k}={v}" for k, v in zip(node.op.parameters, node.parameters, strict=True)]
+            arguments = ", ".join([*(f"%{i}" for i in node.inputs), *metadata])
+            lines.append(f"  {results} = {node.op.name}({arguments})")
+        return "\n".join([*lines, f"  return {listed(self.outputs)}"])
+
+
+def check(graph: Graph) -> None:
+    """Hold the graph against the definition of a legal one.
+
+    Raises:
+        AssertionError: naming the first node or value that breaks it. It is a fault of the engine,
+            never of its user.
+    """
+    defined = set(graph.inputs) | set(graph.constants)
+    for number, array in graph.constants.items():
+        assert graph.specs[number] == Spec(array.shape, array.dtype), f"constant %{number} is not its spec"
+    for node in graph.nodes:
+        for operand in node.inputs:
+            assert operand in defined, f"{node.op.name} at %{node.first} uses %{operand} before it is defined"
+        inferred = node.op.infer(*[graph.specs[i] for i in node.inputs], *node.parameters)
+        assert [graph.specs[i] for i in node.results] == list(inferred), f"specs of %{node.first} are wrong"
+        assert not defined & set(node.results), f"%{node.first} is defined twice"
+        defined |= set(node.results)
+    for number in graph.outputs:
+        assert number in defined, f"output %{number} is not defined"
+
+
+class Symbol(Value):
+    """A value of a graph under construction: it has a shape and a dtype, and no value yet."""
+
+    __slots__ = ("__weakref__", "number")
+    recorder: Builder
+
+    def __init__(self, recorder: Builder, number: int) -> None:
+        self.recorder = recorder
+        self.number = number
+
+    @property
+    def spec(self) -> Spec:
+        return self.recorder.graph.specs[self.number]
+
+    def __repr__(self) -> str:
+        return f"Symbol(%{self.number}: {self.spec})"
+
+    def _no_value(self, what: str) -> InputError:
+        return InputError(
+            f"{what} needs a value, and {self!r} has none while a function is traced; "
+            f"compute both branches and choose with `where`, or run eagerly"
+        )
+
+    def __bool__(self) -> bool:
+        raise self._no_value("bool()")
+
+    def __int__(self) -> int:
+        raise self._no_value("int()")
+
+    def __float__(self) -> float:
+        raise self._no_value("float()")
+
+    def __index__(self) -> int:
+        raise self._no_value("an index")
+
+    def __array__(self, *_: Any, **__: Any) -> Array:
+        raise self._no_value("numpy.asarray()")
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise InputError("a traced value cannot be changed in place; compute a new one (`where`, `concat`)")
+
+
+class Builder:
+    """Appends operations on symbols to a graph: what tracing and every transform record with."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.open = True
+
+    def symbol(self, number: int) -> Symbol:
+        return Symbol(self, number)
+
+    def constant(self, array: Any) -> Symbol:
+        """Return the symbol of a fixed value; a Python number is float64."""
+        return self.symbol(self.graph.add_constant(as_array(array, np.dtype(np.float64))))
+
+    def apply(self, op: Op, inputs: Sequence[Any], parameters: tuple) -> Any:
+        if not self.open:
+            raise InputError(
+                f"{op.name} was given a traced value after its trace ended; "
+                f"return the value from the traced function instead of keeping it"
+            )
+        dtype = next(x.dtype for x in inputs if isinstance(x, Symbol))
+        numbers = tuple([self._number(op, x, dtype) for x in inputs])
+        node = self.graph.add_node(op, numbers, parameters)
+        if op.outputs == 1:
+            return self.symbol(node.first)
+        return tuple(self.symbol(i) for i in node.results)
+
+    def _number(self, op: Op, x: Any, dtype: np.dtype) -> int:
+        if isinstance(x, Symbol):
+            if x.recorder is not self:
+                state = "an enclosing" if x.recorder.open else "an ended"
+                raise InputError(f"{op.name} was given {x!r} of {state} trace; pass it in as an argument")
+            return x.number
+        if isinstance(x, Value):
+            raise InputError(
+                f"{op.name} mixes an eager tensor with a traced value; pass it in as an argument"
+            )
+        return self.graph.add_constant(as_array(x, dtype))
+
+
+class Fingerprint:
+    """What was recorded up to a point: a node of a tree whose paths are recordings.
+
+    Recording an operation is one look-up in `children`, so a fingerprint is extended in O(1) and two
+    recordings have the same fingerprint, the same object, exactly if they recorded the same operations on
+    the same values in the same order: nothing is hashed away. A child keeps its parent alive, and not the
+    reverse, so what no tape and no cached program holds is gone.
+    """
+
+    __slots__ = ("__weakref__", "children", "key", "parent")
+
+    def __init__(self, parent: Fingerprint | None = None, key: tuple = ()) -> None:
+        self.parent = parent
+        self.key = key
+        self.children: dict[tuple, weakref.ref[Fingerprint]] = {}
+
+    def extended(self, key: tuple) -> Fingerprint:
+        """Return the fingerprint of this recording followed by `key`."""
+        found = self.children.get(key)
+        child = found() if found is not None else None
+        if child is None:
+            if len(self.children) > 64:
+                self.children = {k: r for k, r in self.children.items() if r() is not None}
+            child = Fingerprint(self, key)
+            self.children[key] = weakref.ref(child)
+        return child
+
+    def path(self) -> list[tuple]:
+        """Return the keys from the beginning of the recording to here."""
+        keys = []
+        at: Fingerprint = self
+        while at.parent is not None:
+            keys.append(at.key)
+            at = at.parent
+        return keys[::-1]

@@ -1,0 +1,290 @@
+"""What an operation is: its shape rule, kernel, derivative and sample inputs, in one block.
+
+Arrays are positional and metadata is positional behind them, so that every rule has one shape:
+`infer(*specs, *parameters)`, `kernel(*arrays, *parameters)`, and derivatives over `Value`s, written
+with the table's own operations, so that derivatives of derivatives come free.
+
+Every array inside the engine is C-contiguous. It makes a result depend on its operands' values and
+shapes only, never on how they were made, which is what lets eager and traced agree bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from trgbench.errors import InputError
+
+Array = np.ndarray
+Shape = tuple[int, ...]
+Rule = Callable[..., Any]
+Samples = Callable[[np.random.Generator], Iterable[tuple[tuple[Array, ...], tuple]]]
+
+FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
+BOOL = np.dtype(np.bool_)
+INTEGER = np.dtype(np.int64)
+DTYPES = (*FLOATS, BOOL, INTEGER)
+
+
+class Spec(NamedTuple):
+    """Shape and dtype of a value."""
+
+    shape: Shape
+    dtype: np.dtype
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+
+
+class Recorder(Protocol):
+    """What operations on a `Value` are handed to: an eager session or a graph under construction."""
+
+    def apply(self, op: Op, inputs: Sequence[Any], parameters: tuple) -> Any: ...
+
+    def constant(self, array: Any) -> Any: ...
+
+
+class Value:
+    """A value that operations can be applied to: an eager tensor or a symbol of a graph."""
+
+    __slots__ = ("recorder",)
+    __array_ufunc__ = None  # so that `ndarray + value` reaches `value.__radd__`
+    recorder: Recorder
+
+    @property
+    def spec(self) -> Spec:
+        raise NotImplementedError
+
+    @property
+    def shape(self) -> Shape:
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.spec.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.spec.shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.spec.shape, dtype=np.int64))
+
+    @property
+    def T(self) -> Any:
+        return OPS["permute_dims"](self, parameters=(tuple(reversed(range(self.ndim))),))
+
+    def __add__(self, other: Any) -> Any:
+        return OPS["add"](self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return OPS["add"](other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return OPS["subtract"](self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return OPS["subtract"](other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return OPS["multiply"](self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return OPS["multiply"](other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return OPS["divide"](self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return OPS["divide"](other, self)
+
+    def __neg__(self) -> Any:
+        return OPS["negative"](self)
+
+    def __getitem__(self, index: Any) -> Any:
+        from trgbench.engine.ops.shape import getitem
+
+        return getitem(self, index)
+
+    def __iter__(self) -> Any:
+        if not self.ndim:
+            raise InputError("a 0-d value cannot be iterated over")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __matmul__(self, other: Any) -> Any:
+        from trgbench.engine.ops.contraction import matmul
+
+        return matmul(self, other)
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """An operation.
+
+    Attributes:
+        name: the array API standard's name where it has one.
+        parameters: names of the metadata, in order.
+        infer: (*specs, *parameters) → specs of the outputs; raises `InputError` for illegal operands.
+        kernel: (*arrays, *parameters) → an array, or a tuple of them if `outputs` > 1.
+        vjp: (cotangents, outputs, inputs, parameters, wanted) → a cotangent or `None` for each input.
+            A cotangent that is `None` is zero; an input that is not `wanted` may get `None`.
+        samples: seed generator → legal (arrays, parameters) that tests and per-op benchmarks iterate.
+        outputs: how many arrays the kernel returns.
+        ufunc: the kernel is a NumPy ufunc: elementwise, and takes an output array behind its operands.
+        alias: the output is a view of the first input.
+    """
+
+    name: str
+    infer: Callable[..., tuple[Spec, ...]]
+    kernel: Callable[..., Any]
+    vjp: Callable[..., Sequence[Any]]
+    samples: Samples
+    parameters: tuple[str, ...] = ()
+    outputs: int = 1
+    ufunc: bool = False
+    alias: bool = False
+
+    def __call__(self, *inputs: Any, parameters: tuple = ()) -> Any:
+        """Apply the operation to values, or at once to arrays if none of `inputs` is a `Value`."""
+        for value in inputs:
+            if isinstance(value, Value):
+                return value.recorder.apply(self, inputs, parameters)
+        dtype = next((x.dtype for x in inputs if isinstance(x, np.ndarray)), FLOATS[0])
+        return self.run([as_array(x, dtype) for x in inputs], parameters)
+
+    def run(self, arrays: Sequence[Any], parameters: tuple) -> Any:
+        """Run the kernel on contiguous arrays of one dtype; a fault is the shape rule's message."""
+        dtype = arrays[0].dtype if arrays else None
+        for array in arrays:
+            if array.dtype is not dtype:
+                self.check(arrays, parameters)
+                break
+        try:
+            return self.kernel(*arrays, *parameters)
+        except (ValueError, TypeError, IndexError):
+            self.check(arrays, parameters)
+            raise
+
+    def check(self, arrays: Sequence[Any], parameters: tuple) -> tuple[Spec, ...]:
+        """Return the outputs' specs; raise `InputError` if the operands are illegal."""
+        return self.infer(*(Spec(np.shape(x), x.dtype) for x in arrays), *parameters)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+OPS: dict[str, Op] = {}
+
+
+def register(op: Op) -> Op:
+    """Enter `op` in the table."""
+    OPS[op.name] = op
+    return op
+
+
+def as_array(x: Any, dtype: np.dtype) -> Array:
+    """Return `x` as a contiguous array; a Python number takes `dtype`.
+
+    Raises:
+        InputError: if `x` is not numeric, or of a dtype the engine does not know.
+    """
+    if isinstance(x, (int, float)) and not isinstance(x, bool):
+        return np.asarray(x, dtype=dtype)
+    array = np.asarray(x)
+    if array.dtype not in DTYPES:
+        raise InputError(
+            f"an array must be of dtype {', '.join(d.name for d in DTYPES)}; got {array.dtype}; "
+            f"convert it with numpy.asarray(x, dtype=float)"
+        )
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+# --- families of operations that share a derivative ----------------------------------------------
+
+
+def broadcast(name: str, *specs: Spec) -> Spec:
+    """Shape rule of elementwise operations: one dtype, NumPy's broadcasting."""
+    for position, spec in enumerate(specs):
+        if spec.dtype != specs[0].dtype:
+            raise InputError(
+                f"{name}: argument {position + 1} is {spec} and argument 1 is {specs[0]}; "
+                f"their dtypes must be equal; convert one of them"
+            )
+    try:
+        return Spec(np.broadcast_shapes(*(spec.shape for spec in specs)), specs[0].dtype)
+    except ValueError:
+        shapes = " and ".join(str(spec.shape) for spec in specs)
+        raise InputError(
+            f"{name}: the shapes {shapes} do not broadcast together; reshape one of them"
+        ) from None
+
+
+def float_only(name: str, *specs: Spec) -> None:
+    """Refuse operands that are not floating point."""
+    for position, spec in enumerate(specs):
+        if spec.dtype not in FLOATS:
+            raise InputError(
+                f"{name}: argument {position + 1} must be float64 or float32; got {spec}; "
+                f"convert it with numpy.asarray(x, dtype=float)"
+            )
+
+
+def unbroadcast(cotangent: Value, shape: Shape) -> Value:
+    """Sum `cotangent` over the axes along which an operand of `shape` was broadcast."""
+    if cotangent.shape == shape:
+        return cotangent
+    added = cotangent.ndim - len(shape)
+    axes = (*range(added), *(i + added for i, n in enumerate(shape) if n == 1 != cotangent.shape[i + added]))
+    summed = OPS["sum"](cotangent, parameters=(axes,)) if axes else cotangent
+    return summed if summed.shape == shape else OPS["reshape"](summed, parameters=(shape,))
+
+
+def elementwise(
+    name: str, kernel: np.ufunc, *rules: Rule, samples: Samples, result: np.dtype | None = None
+) -> Op:
+    """Register an elementwise operation.
+
+    `rules[i](t, y, *inputs)` is ∂y/∂input_i · t. The Jacobian is diagonal, so the rule is at once the
+    reverse rule (t is the cotangent of y) and the forward rule (t is the tangent of input i).
+    """
+
+    def infer(*specs: Spec) -> tuple[Spec]:
+        spec = broadcast(name, *specs)
+        if result is None:
+            float_only(name, *specs)
+        return (Spec(spec.shape, result or spec.dtype),)
+
+    def vjp(cotangents: Any, outputs: Any, inputs: Any, parameters: tuple, wanted: Sequence[bool]) -> list:
+        return [
+            unbroadcast(rule(cotangents[0], outputs[0], *inputs), value.shape) if want else None
+            for rule, value, want in zip(rules, inputs, wanted, strict=True)
+        ]
+
+    return register(Op(name, infer, kernel, vjp if rules else no_vjp, samples, ufunc=True))
+
+
+def no_vjp(cotangents: Any, outputs: Any, inputs: Sequence[Any], parameters: tuple, wanted: Any) -> list:
+    """The derivative of a piecewise constant operation: nothing flows back."""
+    return [None] * len(inputs)
+
+
+def linear(
+    name: str,
+    infer: Callable[..., tuple[Spec, ...]],
+    kernel: Callable[..., Any],
+    transpose: Callable[..., Any],
+    *,
+    samples: Samples,
+    parameters: tuple[str, ...] = (),
+    alias: bool = False,
+) -> Op:
+    """Register a linear operation of one array; `transpose(ct, x, *parameters)` is its adjoint."""
+
+    def vjp(cotangents: Any, outputs: Any, inputs: Any, values: tuple, wanted: Any) -> list:
+        return [transpose(cotangents[0], inputs[0], *values)]
+
+    return register(Op(name, infer, kernel, vjp, samples, parameters=parameters, alias=alias))

@@ -1,0 +1,126 @@
+"""The traced face: a function becomes a graph, a graph becomes its gradient, and then runs.
+
+graph = engine.trace(f, engine.spec((3,)))
+program = engine.Runtime(width=1).prepare(engine.grad(graph))
+program(x)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from trgbench.engine.graph import Builder, Graph, Symbol
+from trgbench.engine.ops.table import DTYPES, FLOATS, Spec
+from trgbench.engine.vjp import needed_before, vjp
+from trgbench.errors import InputError, check_integer
+
+
+def spec(shape: Sequence[int] | int, dtype: Any = np.float64) -> Spec:
+    """Return the spec of an array argument.
+
+    >>> print(spec((2, 3)))
+    float64[2,3]
+    """
+    lengths = (shape,) if isinstance(shape, int) else tuple(shape)
+    found = np.dtype(dtype)
+    if found not in DTYPES:
+        raise InputError(f"dtype must be one of {', '.join(d.name for d in DTYPES)}; got {found}")
+    return Spec(tuple(check_integer("a length in shape", n, minimum=0) for n in lengths), found)
+
+
+def trace(function: Callable[..., Any], *specs: Spec) -> Graph:
+    """Run `function` on symbols and return the graph of what it did.
+
+    Args:
+        function: takes one value per spec and returns a value or a tuple of them.
+
+    >>> from trgbench import engine
+    >>> print(trace(lambda x: engine.sum(engine.sin(x)), spec((3,))))
+    graph(%0: float64[3])
+      %1: float64[3] = sin(%0)
+      %2: float64[] = sum(%1, axes=(0,))
+      return %2
+    """
+    builder = Builder(Graph())
+    arguments = [builder.symbol(builder.graph.add_input(s)) for s in specs]
+    try:
+        returned = function(*arguments)
+    finally:
+        builder.open = False
+    single = not isinstance(returned, (tuple, list))
+    outputs = []
+    for value in (returned,) if single else returned:
+        if not isinstance(value, Symbol):
+            value = builder.constant(value)
+        elif value.recorder is not builder:
+            raise InputError(
+                f"the traced function returned {value!r} of another trace; pass it in as an argument"
+            )
+        outputs.append(value.number)
+    builder.graph.outputs, builder.graph.single = outputs, single
+    return builder.graph
+
+
+def grad(graph: Graph, argnums: int | Sequence[int] = 0) -> Graph:
+    """Return the graph of the gradient of a scalar graph with respect to the arguments `argnums`.
+
+    Raises:
+        InputError: if the graph has not one scalar output, or lacks such an argument.
+    """
+    return _gradient(graph, argnums, with_value=False)
+
+
+def value_and_grad(graph: Graph, argnums: int | Sequence[int] = 0) -> Graph:
+    """Return the graph of the value and the gradient; see `grad`."""
+    return _gradient(graph, argnums, with_value=True)
+
+
+def _gradient(graph: Graph, argnums: int | Sequence[int], with_value: bool) -> Graph:
+    if len(graph.outputs) != 1 or graph.specs[graph.outputs[0]].shape != ():
+        shapes = ", ".join(str(graph.specs[i]) for i in graph.outputs)
+        raise InputError(f"a gradient is that of one scalar output; the graph returns {shapes}; sum it")
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for number in numbers:
+        if not -len(graph.inputs) <= number < len(graph.inputs):
+            raise InputError(f"argnums {number} is out of range for {len(graph.inputs)} arguments")
+    wrt = [graph.inputs[number] for number in numbers]
+    reverse = vjp(graph, graph.outputs, wrt, [False])
+    result = reverse.graph
+    cotangents = [
+        result.add_constant(np.zeros(result.specs[i].shape, result.specs[i].dtype)) if ct is None else ct
+        for i, ct in zip(wrt, reverse.cotangents, strict=True)
+    ]
+    result.outputs = [*(graph.outputs if with_value else []), *cotangents]
+    result.single = not with_value and isinstance(argnums, int)
+    return result
+
+
+def pullback(graph: Graph) -> tuple[Graph, Graph]:
+    """Split the derivative of `graph` into a forward graph and a reverse graph that need not repeat it.
+
+    Returns:
+        forward: arguments → outputs of `graph`, then the residuals that the reverse graph needs.
+        reverse: residuals, then a cotangent of each floating-point output → a cotangent of each argument.
+    """
+    differentiable = [i for i in graph.outputs if graph.specs[i].dtype in FLOATS]
+    reverse = vjp(graph, differentiable, graph.inputs, [True] * len(differentiable))
+    boundary = len(graph.specs)
+    extended = reverse.graph
+    cotangents = [
+        extended.add_constant(np.zeros(extended.specs[i].shape, extended.specs[i].dtype))
+        if ct is None
+        else ct
+        for i, ct in zip(graph.inputs, reverse.cotangents, strict=True)
+    ]
+    residuals = needed_before(extended, cotangents, boundary)
+    forward = graph.copy()
+    forward.outputs = [*graph.outputs, *residuals]
+    forward.single = False
+    extended.nodes = [node for node in extended.nodes if node.first >= boundary]
+    extended.inputs = [*residuals, *reverse.seeds]
+    extended.outputs = cotangents
+    extended.single = False
+    return forward, extended

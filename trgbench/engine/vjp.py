@@ -1,0 +1,92 @@
+"""The reverse transform, graph → graph, the only one: eager backward and traced `grad` both use it.
+
+Nodes are visited once, newest first, so the cost is linear in the graph. Contributions to a
+cotangent are added in that order, which is the same for a recording and for a trace of one program:
+the reason for the equal bits. Passes run after all transforms, never before one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trgbench.engine.graph import Builder, Graph
+
+
+@dataclass(frozen=True)
+class Reverse:
+    """A graph extended by the computation of cotangents.
+
+    Attributes:
+        graph: the forward graph with the reverse nodes behind it; `outputs` are not set.
+        seeds: the values that hold the given cotangents of the roots; they are inputs of `graph`,
+            or constants of ones where a root is seeded with one.
+        cotangents: the value of the cotangent of each `wrt`, `None` where it is zero.
+    """
+
+    graph: Graph
+    seeds: tuple[int, ...]
+    cotangents: tuple[int | None, ...]
+
+
+def vjp(graph: Graph, roots: Sequence[int], wrt: Sequence[int], given_seeds: Sequence[bool]) -> Reverse:
+    """Extend a copy of `graph` by the cotangents of the values `wrt`, given those of `roots`.
+
+    A root whose `given_seeds` is false is seeded with ones.
+    """
+    extended = graph.copy()
+    builder = Builder(extended)
+    cotangents: dict[int, Any] = {}
+    seeds = []
+    for root, given in zip(roots, given_seeds, strict=True):
+        spec = graph.specs[root]
+        if given:
+            seed = builder.symbol(extended.add_input(spec))
+        else:
+            seed = builder.constant(np.ones(spec.shape, spec.dtype))
+        seeds.append(seed.number)
+        cotangents[root] = cotangents[root] + seed if root in cotangents else seed
+
+    active = _depends_on(graph, wrt)
+    wanted_values = set(wrt)
+    for node in reversed(graph.nodes):
+        cts = [cotangents.pop(i, None) if i not in wanted_values else cotangents.get(i) for i in node.results]
+        wanted = [i in active for i in node.inputs]
+        if not any(wanted) or all(ct is None for ct in cts):
+            continue
+        contributions = node.op.vjp(
+            cts,
+            [builder.symbol(i) for i in node.results],
+            [builder.symbol(i) for i in node.inputs],
+            node.parameters,
+            wanted,
+        )
+        for operand, contribution, want in zip(node.inputs, contributions, wanted, strict=True):
+            if want and contribution is not None:
+                so_far = cotangents.get(operand)
+                cotangents[operand] = contribution if so_far is None else so_far + contribution
+    found = [cotangents.get(i) for i in wrt]
+    return Reverse(extended, tuple(seeds), tuple(None if ct is None else ct.number for ct in found))
+
+
+def _depends_on(graph: Graph, sources: Sequence[int]) -> set[int]:
+    """Return the values that are, or are computed from, `sources`."""
+    active = set(sources)
+    for node in graph.nodes:
+        if any(i in active for i in node.inputs):
+            active.update(node.results)
+    return active
+
+
+def needed_before(graph: Graph, outputs: Sequence[int], boundary: int) -> list[int]:
+    """Return the non-constant values numbered below `boundary` that `outputs` need directly from it."""
+    needed = set(outputs)
+    for node in reversed(graph.nodes):
+        if node.first < boundary:
+            break
+        if any(i in needed for i in node.results):
+            needed.update(node.inputs)
+    return sorted(i for i in needed if i < boundary and i not in graph.constants)
