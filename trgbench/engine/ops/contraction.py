@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from trgbench.engine.ops.shape import normalized_axis, permute_dims
-from trgbench.engine.ops.table import OPS, Array, Op, Spec, Value, float_only, register
+from trgbench.engine.ops.table import OPS, Array, Op, Spec, Value, float_only, multilinear_jvp, register
 from trgbench.errors import InputError
 
 Axes = tuple[tuple[int, ...], tuple[int, ...]]
@@ -68,6 +68,7 @@ register(
         _tensordot_infer,
         _tensordot,
         _tensordot_vjp,
+        multilinear_jvp("tensordot"),
         lambda rng: [
             ((rng.uniform(size=(3, 4)), rng.uniform(size=(4, 2))), (((1,), (0,)),)),
             ((rng.uniform(size=(2, 3, 4)), rng.uniform(size=(4, 5, 2))), (((0, 2), (2, 0)),)),
@@ -115,6 +116,7 @@ register(
         _trace_infer,
         np.trace,
         lambda cts, outs, ins, parameters, wanted: [cts[0] * np.eye(ins[0].shape[0], dtype=ins[0].dtype)],
+        multilinear_jvp("trace"),
         lambda rng: [((rng.uniform(size=(n, n)),), ()) for n in (3, 1, 0)],
     )
 )

@@ -103,6 +103,10 @@ def _svd_vjp(cotangents: Any, outputs: Any, inputs: Any, parameters: tuple, want
     return [tensordot(left, vh, axes=1) + tensordot(u, right, axes=((1,), (1,)))]
 
 
+def _svd_jvp(tangents: Any, outputs: Any, inputs: Any, parameters: tuple) -> list:
+    raise NotImplementedError
+
+
 def zeros_like(x: Value) -> Any:
     """Zeros of the shape and dtype of x."""
     return x.recorder.constant(np.zeros(x.shape, x.dtype))
@@ -114,6 +118,7 @@ register(
         _svd_infer,
         _svd,
         _svd_vjp,
+        _svd_jvp,
         lambda rng: [
             ((rng.normal(size=shape),), (k,))
             for shape, k in (((4, 4), 2), ((5, 3), 3), ((3, 5), 2), ((1, 1), 1), ((6, 6), 6))

@@ -234,6 +234,14 @@ def _concat_vjp(cotangents: Any, outputs: Any, inputs: Any, parameters: tuple, w
     return result
 
 
+def _concat_jvp(tangents: Any, outputs: Any, inputs: Any, parameters: tuple) -> list:
+    filled = [
+        value.recorder.constant(np.zeros(value.shape, value.dtype)) if tangent is None else tangent
+        for tangent, value in zip(tangents, inputs, strict=True)
+    ]
+    return [OPS["concat"](*filled, parameters=parameters)]
+
+
 def _concat_samples(rng: np.random.Generator) -> Iterable[tuple[tuple[Array, ...], tuple]]:
     yield (rng.uniform(size=(2, 3)), rng.uniform(size=(2, 1))), (1,)
     yield (rng.uniform(size=(1,)), rng.uniform(size=(0,)), rng.uniform(size=(2,))), (0,)
@@ -245,6 +253,7 @@ register(
         _concat_infer,
         lambda *arguments: np.concatenate(arguments[:-1], axis=arguments[-1]),
         _concat_vjp,
+        _concat_jvp,
         _concat_samples,
         parameters=("axis",),
     )

@@ -132,6 +132,8 @@ class Op:
         kernel: (*arrays, *parameters) → an array, or a tuple of them if `outputs` > 1.
         vjp: (cotangents, outputs, inputs, parameters, wanted) → a cotangent or `None` for each input.
             A cotangent that is `None` is zero; an input that is not `wanted` may get `None`.
+        jvp: (tangents, outputs, inputs, parameters) → a tangent or `None` for each output. A tangent that
+            is `None` is zero; one at least is not.
         samples: seed generator → legal (arrays, parameters) that tests and per-op benchmarks iterate.
         outputs: how many arrays the kernel returns.
         ufunc: the kernel is a NumPy ufunc: elementwise, and takes an output array behind its operands.
@@ -142,6 +144,7 @@ class Op:
     infer: Callable[..., tuple[Spec, ...]]
     kernel: Callable[..., Any]
     vjp: Callable[..., Sequence[Any]]
+    jvp: Callable[..., Sequence[Any]]
     samples: Samples
     parameters: tuple[str, ...] = ()
     outputs: int = 1
@@ -264,12 +267,29 @@ def elementwise(
             for rule, value, want in zip(rules, inputs, wanted, strict=True)
         ]
 
-    return register(Op(name, infer, kernel, vjp if rules else no_vjp, samples, ufunc=True))
+    def jvp(tangents: Any, outputs: Any, inputs: Any, parameters: tuple) -> list:
+        total = None
+        for rule, tangent in zip(rules, tangents, strict=True):
+            if tangent is not None:
+                part = rule(tangent, outputs[0], *inputs)
+                if part.shape != outputs[0].shape:
+                    part = OPS["broadcast_to"](part, parameters=(outputs[0].shape,))
+                total = part if total is None else total + part
+        return [total]
+
+    if not rules:
+        return register(Op(name, infer, kernel, no_vjp, no_jvp, samples, ufunc=True))
+    return register(Op(name, infer, kernel, vjp, jvp, samples, ufunc=True))
 
 
 def no_vjp(cotangents: Any, outputs: Any, inputs: Sequence[Any], parameters: tuple, wanted: Any) -> list:
     """The derivative of a piecewise constant operation: nothing flows back."""
     return [None] * len(inputs)
+
+
+def no_jvp(tangents: Any, outputs: Sequence[Any], inputs: Any, parameters: tuple) -> list:
+    """The derivative of a piecewise constant operation: nothing flows on."""
+    return [None] * len(outputs)
 
 
 def linear(
@@ -287,4 +307,22 @@ def linear(
     def vjp(cotangents: Any, outputs: Any, inputs: Any, values: tuple, wanted: Any) -> list:
         return [transpose(cotangents[0], inputs[0], *values)]
 
-    return register(Op(name, infer, kernel, vjp, samples, parameters=parameters, alias=alias))
+    def jvp(tangents: Any, outputs: Any, inputs: Any, values: tuple) -> list:
+        return [OPS[name](tangents[0], parameters=values)]
+
+    return register(Op(name, infer, kernel, vjp, jvp, samples, parameters=parameters, alias=alias))
+
+
+def multilinear_jvp(name: str) -> Callable[..., list]:
+    """Forward derivative of an operation that is linear in each operand: one term per tangent, added up."""
+
+    def jvp(tangents: Any, outputs: Any, inputs: Any, parameters: tuple) -> list:
+        total = None
+        for position, tangent in enumerate(tangents):
+            if tangent is not None:
+                operands = [tangent if i == position else x for i, x in enumerate(inputs)]
+                part = OPS[name](*operands, parameters=parameters)
+                total = part if total is None else total + part
+        return [total]
+
+    return jvp
