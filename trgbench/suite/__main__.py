@@ -98,7 +98,7 @@ def register(name: str) -> None:
     """Tell asv about this machine, without what changes at every boot: asv splits graphs by each of these."""
     known = Machine.get_defaults()
     gibibytes = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
-    info = {**known, "machine": name, "os": platform.system(), "ram": f"{gibibytes} GiB", "version": 1}
+    info = {**known, "machine": name, "os": platform.system(), "ram": f"{gibibytes} GiB"}
     MachineCollection.save(name, info)
 
 
