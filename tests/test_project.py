@@ -1,0 +1,148 @@
+"""The project's own rules: one set of versions, imports that run one way, small files, light imports."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted(
+    path for folder in ("trgbench", "benchmarks", "tests") for path in (ROOT / folder).rglob("*.py")
+)
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "pins.txt").read_text().splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(name): version for name, version in pairs}
+
+
+def asv_configuration() -> dict[str, Any]:
+    text = (ROOT / "asv.conf.json").read_text()
+    return json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
+
+
+def project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_asv_installs_the_pinned_versions() -> None:
+    matrix = asv_configuration()["matrix"]["req"]
+    wanted = {canonicalize_name(name.removeprefix("pip+")): versions for name, versions in matrix.items()}
+    assert wanted == {name: [pins()[name]] for name in wanted}
+    assert {"numpy", "scipy", "jax", "jaxlib", "torch", "asv-runner"} <= wanted.keys()
+
+
+def test_make_installs_the_pinned_versions_and_ci_installs_nothing_else() -> None:
+    installs = re.findall(r"pip install.*", (ROOT / "Makefile").read_text())
+    assert installs
+    assert all("-c pins.txt" in line for line in installs)
+    ci = (ROOT / ".ci" / "run").read_text()
+    assert "pip install" not in ci
+    assert "make test" in ci
+
+
+def test_every_dependency_is_pinned_to_a_version_that_its_range_allows() -> None:
+    extras = project()["optional-dependencies"]
+    for line in [*project()["dependencies"], *(line for lines in extras.values() for line in lines)]:
+        requirement = Requirement(line)
+        version = pins()[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(version), line
+
+
+def test_make_asv_and_the_package_agree_on_the_python() -> None:
+    [version] = asv_configuration()["pythons"]
+    assert f"PYTHON ?= python{version}\n" in (ROOT / "Makefile").read_text()
+    assert version in str(Requirement(f"python{project()['requires-python']}").specifier)
+
+
+# Who may import whom, by the first name after `trgbench.` (design: imports run one way).
+PHYSICS = {"errors", "ising", "trg", "cut_svd", "staged", "problems"}
+USERS = {"errors", "measure", "backends", "problems", "ising"}  # ising: the exact values to compare with
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "measure": {"errors"},
+    "engine": {"errors", "engine"},
+    "ising": PHYSICS,
+    "trg": PHYSICS,
+    "cut_svd": PHYSICS,
+    "staged": PHYSICS,
+    "problems": PHYSICS,
+    "backends": PHYSICS | {"engine", "backends"},
+    "study": USERS | {"study"},
+    "suite": USERS | {"suite"},
+    "sweep": USERS | {"sweep"},
+    "console": {"errors"},
+    "point": USERS | {"trg", "console"},
+    "__main__": USERS | {"console", "point", "study", "suite", "sweep"},
+    "benchmarks": USERS | {"benchmarks"},
+}
+
+
+def part_of(module: str) -> str | None:
+    """Return the part of the project that a module belongs to, None if it is not ours."""
+    first, *rest = module.split(".")
+    if first == "benchmarks":
+        return first
+    return rest[0] if first == "trgbench" and rest else None
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    """Yield the full names of all modules and names that a file imports, at any depth in it."""
+    package = path.relative_to(ROOT).parent.parts
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            module = ".".join(filter(None, [base, node.module]))
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in SOURCES if path.parts[len(ROOT.parts)] != "tests"],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_imports_run_one_way(path: Path) -> None:
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    if module == "trgbench.__init__":
+        assert not list(imported_modules(path)), "import trgbench must stay light"
+        return
+    part = part_of(module)
+    assert part in MAY_IMPORT, f"say in MAY_IMPORT what trgbench.{part} may import"
+    used = {part_of(name) for name in imported_modules(path)} - {None, "__version__"}
+    assert used <= MAY_IMPORT[part]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_can_be_read_at_one_sitting(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 400
+
+
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [
+        ("trgbench", ["jax", "torch", "asv", "numpy", "rich"]),
+        ("trgbench.measure", ["numpy", "scipy"]),  # it must be there before NumPy is
+        ("trgbench.backends", ["jax", "torch", "asv"]),
+        ("trgbench.problems", ["jax", "torch", "asv"]),
+        ("trgbench.__main__", ["jax", "torch", "asv", "numpy"]),
+        ("benchmarks.common", ["jax", "torch", "asv", "numpy"]),
+    ],
+)
+def test_imports_are_light(module: str, unwanted: list[str]) -> None:
+    code = f"import sys, {module}; print(*[name for name in {unwanted} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == []
