@@ -7,6 +7,7 @@ and eager, traced and staged results are equal bit for bit.
 from trgbench.engine import linalg
 from trgbench.engine.eager import Session, Tensor
 from trgbench.engine.graph import Graph
+from trgbench.engine.jvp import jvp
 from trgbench.engine.ops.contraction import matmul, tensordot
 from trgbench.engine.ops.elementwise import (
     add,
@@ -43,6 +44,7 @@ __all__ = [
     "divide",
     "exp",
     "grad",
+    "jvp",
     "linalg",
     "log",
     "matmul",

@@ -47,7 +47,7 @@ class Tensor(Value):
         self.tape = tape
         self.slot = slot
         self.fingerprint = session.runtime.root if tape is None else tape.fingerprint
-        self.grad: Array | None = None
+        self.grad: Any = None
 
     @property
     def spec(self) -> Spec:

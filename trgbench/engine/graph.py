@@ -89,6 +89,23 @@ class Graph:
         self.nodes.append(node)
         return node
 
+    def __call__(self, *arguments: Any) -> Any:
+        """Apply the graph's operations one by one to arrays, tensors or symbols: a graph is a function.
+
+        It nests transforms: `trace(lambda x: sum(grad(g)(x) ** 2), spec)` is a graph that has a gradient.
+
+        Raises:
+            InputError: if the number of arguments is wrong, or an operation refuses them.
+        """
+        if len(arguments) != len(self.inputs):
+            raise InputError(f"the graph takes {len(self.inputs)} arguments; got {len(arguments)}")
+        values: dict[int, Any] = {**self.constants, **dict(zip(self.inputs, arguments, strict=True))}
+        for node in self.nodes:
+            results = node.op(*[values[i] for i in node.inputs], parameters=node.parameters)
+            values.update(zip(node.results, (results,) if node.op.outputs == 1 else results, strict=True))
+        outputs = tuple([values[i] for i in self.outputs])
+        return outputs[0] if self.single else outputs
+
     def __str__(self) -> str:
         """One line per value that something uses, for instance `%2: float64[3] = sin(%0)`."""
 

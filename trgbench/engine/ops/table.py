@@ -211,6 +211,8 @@ def as_array(x: Any, dtype: np.dtype) -> Array:
 
 def broadcast(name: str, *specs: Spec) -> Spec:
     """Shape rule of elementwise operations: one dtype, NumPy's broadcasting."""
+    if specs.count(specs[0]) == len(specs):
+        return specs[0]
     for position, spec in enumerate(specs):
         if spec.dtype != specs[0].dtype:
             raise InputError(
