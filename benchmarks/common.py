@@ -51,8 +51,7 @@ class Loop:
 
     def __init__(self, call: Callable[[], object]) -> None:
         self.call = call
-        call()
-        self.calls = max(1, math.ceil(SAMPLE_SECONDS / min(measure.once(call) for _ in range(3))))
+        self.calls = max(1, math.ceil(SAMPLE_SECONDS / min(measure.once(call) for _ in range(2))))
 
     def __call__(self) -> None:
         call = self.call
@@ -69,13 +68,13 @@ class Timed:
     version = "1"
     timeout = 600.0
     rounds = 2
-    warmup_time = 0.1
     repeat = (5, 15, 2.0)  # at least 5 samples, at most 15, no new one after 2 s
     loop: Loop
 
     def time(self, loop: Loop) -> None:
         self.loop = loop
-        self.timer = loop.timer  # asv reads it after every setup
+        self.timer = loop.timer  # asv reads both after every setup
+        self.warmup_time = 0.1 if loop.calls > 1 else 0.0  # a long call is warm by now
 
 
 def pin(threads: int) -> None:

@@ -27,7 +27,8 @@ class TwentySteps(Timed):
     params = (BACKENDS, MODES, THREADS, (8, 16, 24))
     param_names = ("backend", "mode", "threads", "chi")
     timeout = 900.0
-    repeat = (3, 10, 5.0)
+    rounds = 1
+    repeat = (3, 10, 4.0)
 
     def setup(self, backend: str, mode: str, threads: int, chi: int) -> None:
         self.time(loop(backend, mode, threads, "trg", chi, 20))

@@ -77,7 +77,6 @@ def sample(call: Callable[[], object]) -> list[float]:
 
     class Example(common.Timed):
         repeat = (5, 5, 1.0)
-        warmup_time = 0.0
 
         def setup(self) -> None:
             self.time(loop)

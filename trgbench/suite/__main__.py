@@ -106,7 +106,8 @@ def summarise(profile: Profile, found: list[records.Record], numbers: int) -> in
     """Print the headline table, what failed, and how to open the dashboard."""
     console = Console()
     console.print()
-    console.print(headline.table(found))
+    if (table := headline.table(found)).row_count:
+        console.print(table)
     counts = Counter(record.outcome for record in found)
     console.print(
         f"{counts['measured']} combinations measured, {numbers} numbers published in {profile.html}/"
