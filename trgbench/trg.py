@@ -22,6 +22,12 @@ from trgbench.errors import check_integer
 
 SVD = Any  # a callable (matrix, k) -> (u, s, vh)
 
+ROUNDING = 1e-32
+"""Added to every singular value (the matrices have norm 1), because √s has no derivative at an exact 0.
+
+Such zeros occur at large β, where the tensor has a lower rank. A value above 1e-16 keeps all its bits.
+"""
+
 
 def bond_dimensions(chi: int, steps: int) -> tuple[int, ...]:
     """Return k_i, the number of singular values kept by step i: min(χ, rank of what is split).
@@ -51,7 +57,7 @@ def split(xp: Any, svd: SVD, matrix: Any, k: int) -> tuple[Any, Any]:
     """
     d = round(matrix.shape[0] ** 0.5)
     u, s, vh = svd(matrix, k)
-    root = xp.sqrt(s)
+    root = xp.sqrt(s + ROUNDING)
     return xp.reshape(u * root, (d, d, k)), xp.reshape(xp.reshape(root, (k, 1)) * vh, (k, d, d))
 
 
