@@ -4,28 +4,66 @@ Functions have the array API standard's names, take arrays, eager tensors and tr
 and eager, traced and staged results are equal bit for bit.
 """
 
+# Constants are NumPy's arrays and numbers: an operation takes them as they are.
+from numpy import arange, e, eye, float32, float64, full, inf, linspace, nan, newaxis, ones, pi, zeros
+
 from trgbench.engine import linalg
 from trgbench.engine.eager import Session, Tensor
 from trgbench.engine.graph import Graph
 from trgbench.engine.jvp import jvp
-from trgbench.engine.ops.contraction import matmul, tensordot
+from trgbench.engine.ops.comparison import (
+    equal,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    logical_and,
+    logical_not,
+    logical_or,
+    not_equal,
+    where,
+)
+from trgbench.engine.ops.contraction import matmul, outer, tensordot
+from trgbench.engine.ops.einsum import einsum
 from trgbench.engine.ops.elementwise import (
+    abs,
     add,
     cos,
     cosh,
     divide,
     exp,
     log,
+    maximum,
+    minimum,
     multiply,
     negative,
+    pow,
+    reciprocal,
+    sign,
     sin,
     sinh,
     sqrt,
+    square,
     subtract,
+    tan,
+    tanh,
 )
+from trgbench.engine.ops.indexing import diagonal, take, take_along_axis
 from trgbench.engine.ops.linalg import svd
-from trgbench.engine.ops.reduction import sum
-from trgbench.engine.ops.shape import broadcast_to, concat, permute_dims, reshape, stack
+from trgbench.engine.ops.reduction import max, mean, min, prod, sum
+from trgbench.engine.ops.shape import (
+    astype,
+    broadcast_to,
+    concat,
+    expand_dims,
+    matrix_transpose,
+    ones_like,
+    permute_dims,
+    reshape,
+    squeeze,
+    stack,
+    zeros_like,
+)
 from trgbench.engine.runtime import PreparedProgram, ProgramCache, Runtime
 from trgbench.engine.traced import grad, pullback, spec, trace, value_and_grad
 
@@ -36,32 +74,79 @@ __all__ = [
     "Runtime",
     "Session",
     "Tensor",
+    "abs",
     "add",
+    "arange",
+    "astype",
     "broadcast_to",
     "concat",
     "cos",
     "cosh",
+    "diagonal",
     "divide",
+    "e",
+    "einsum",
+    "equal",
     "exp",
+    "expand_dims",
+    "eye",
+    "float32",
+    "float64",
+    "full",
     "grad",
+    "greater",
+    "greater_equal",
+    "inf",
     "jvp",
+    "less",
+    "less_equal",
     "linalg",
+    "linspace",
     "log",
+    "logical_and",
+    "logical_not",
+    "logical_or",
     "matmul",
+    "matrix_transpose",
+    "max",
+    "maximum",
+    "mean",
+    "min",
+    "minimum",
     "multiply",
+    "nan",
     "negative",
+    "newaxis",
+    "not_equal",
+    "ones",
+    "ones_like",
+    "outer",
     "permute_dims",
+    "pi",
+    "pow",
+    "prod",
     "pullback",
+    "reciprocal",
     "reshape",
+    "sign",
     "sin",
     "sinh",
     "spec",
     "sqrt",
+    "square",
+    "squeeze",
     "stack",
     "subtract",
     "sum",
     "svd",
+    "take",
+    "take_along_axis",
+    "tan",
+    "tanh",
     "tensordot",
     "trace",
     "value_and_grad",
+    "where",
+    "zeros",
+    "zeros_like",
 ]

@@ -1,6 +1,30 @@
 """The table of operations, by family. To add an operation, add a block in its family's file."""
 
-from trgbench.engine.ops import contraction, elementwise, linalg, reduction, shape
+from trgbench.engine.ops import (
+    comparison,
+    contraction,
+    einsum,
+    elementwise,
+    factorisation,
+    indexing,
+    linalg,
+    reduction,
+    shape,
+)
 from trgbench.engine.ops.table import OPS, Op, Spec, Value
 
-__all__ = ["OPS", "Op", "Spec", "Value", "contraction", "elementwise", "linalg", "reduction", "shape"]
+__all__ = [
+    "OPS",
+    "Op",
+    "Spec",
+    "Value",
+    "comparison",
+    "contraction",
+    "einsum",
+    "elementwise",
+    "factorisation",
+    "indexing",
+    "linalg",
+    "reduction",
+    "shape",
+]

@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from trgbench.engine.ops.table import OPS, Array, Op, Shape, Spec, linear, register, unbroadcast
+from trgbench.engine.ops.table import (
+    DTYPES,
+    FLOATS,
+    INTEGER,
+    OPS,
+    Array,
+    Op,
+    Shape,
+    Spec,
+    Value,
+    linear,
+    register,
+    unbroadcast,
+)
 from trgbench.errors import InputError
 
 
 def normalized_axis(name: str, axis: int, ndim: int) -> int:
     """Return `axis` counted from 0, or raise `InputError` if an array of `ndim` axes lacks it."""
-    if not -ndim <= axis < ndim:
+    try:
+        number = operator.index(axis)
+    except TypeError:
+        raise InputError(f"{name}: an axis must be a whole number; got {axis!r}") from None
+    if not -ndim <= number < ndim:
         raise InputError(f"{name}: axis {axis} is out of bounds for an array of {ndim} axes")
-    return axis % ndim
+    return number % ndim
 
 
 def normalized_axes(name: str, axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     """Return `axes` as sorted distinct axes counted from 0; `None` means all."""
     if axes is None:
         return tuple(range(ndim))
-    given = (axes,) if isinstance(axes, int) else tuple(axes)
+    given = tuple(axes) if isinstance(axes, Sequence) else (axes,)
     found = tuple(sorted(normalized_axis(name, axis, ndim) for axis in given))
     if len(set(found)) != len(found):
         raise InputError(f"{name}: an axis is named twice in {given}")
@@ -33,8 +51,14 @@ def normalized_axes(name: str, axes: int | Sequence[int] | None, ndim: int) -> t
 # --- reshape --------------------------------------------------------------------------------------
 
 
+def _reshape(x: Array, shape: Shape) -> Array:
+    if shape and min(shape) < 0:  # NumPy would work out the length
+        raise ValueError
+    return np.reshape(x, shape)
+
+
 def _reshape_infer(x: Spec, shape: Shape) -> tuple[Spec]:
-    if math.prod(x.shape) != math.prod(shape):
+    if math.prod(x.shape) != math.prod(shape) or any(n < 0 for n in shape):
         raise InputError(
             f"reshape: {x} has {math.prod(x.shape)} elements and shape {shape} wants {math.prod(shape)}"
         )
@@ -44,7 +68,7 @@ def _reshape_infer(x: Spec, shape: Shape) -> tuple[Spec]:
 linear(
     "reshape",
     _reshape_infer,
-    lambda x, shape: np.reshape(x, shape),
+    _reshape,
     lambda ct, x, shape: reshape(ct, x.shape),
     parameters=("shape",),
     samples=lambda rng: [
@@ -56,14 +80,30 @@ linear(
 )
 
 
-def reshape(x: Any, /, shape: Shape) -> Any:
+def reshape(x: Any, /, shape: int | Sequence[int]) -> Any:
     """The elements of x in row-major order as an array of `shape`; one entry may be −1."""
-    shape = tuple(int(n) for n in shape)
-    if -1 in shape:
-        known = -math.prod(shape)
-        size = math.prod(np.shape(x) if not hasattr(x, "spec") else x.shape)
-        shape = tuple((size // known if known else 0) if n == -1 else n for n in shape)
-    return OPS["reshape"](x, parameters=(shape,))
+    wanted = tuple(int(n) for n in shape) if isinstance(shape, Sequence) else (int(shape),)
+    if wanted.count(-1) == 1:
+        known = -math.prod(wanted)
+        size = math.prod(x.shape if isinstance(x, Value) else np.shape(x))
+        wanted = tuple((size // known if known else 0) if n == -1 else n for n in wanted)
+    return OPS["reshape"](x, parameters=(wanted,))
+
+
+def expand_dims(x: Any, /, *, axis: int = 0) -> Any:
+    """The array x with a new axis of length 1 at position `axis`."""
+    shape = x.shape if isinstance(x, Value) else np.shape(x)
+    at = normalized_axis("expand_dims", axis, len(shape) + 1)
+    return reshape(x, (*shape[:at], 1, *shape[at:]))
+
+
+def squeeze(x: Any, /, axis: int | Sequence[int]) -> Any:
+    """The array x without its axes `axis`, all of length 1."""
+    shape = x.shape if isinstance(x, Value) else np.shape(x)
+    axes = normalized_axes("squeeze", axis, len(shape))
+    if any(shape[i] != 1 for i in axes):
+        raise InputError(f"squeeze: axes {axes} of an array of shape {shape} must have length 1")
+    return reshape(x, tuple(n for i, n in enumerate(shape) if i not in axes))
 
 
 # --- permute_dims ---------------------------------------------------------------------------------
@@ -79,22 +119,35 @@ linear(
     "permute_dims",
     _permute_infer,
     # A copy, not a view: see `table` on contiguity.
-    lambda x, axes: np.ascontiguousarray(np.transpose(x, axes)) if axes else x,
+    lambda x, axes: np.array(np.transpose(x, axes), order="C"),
     lambda ct, x, axes: permute_dims(ct, tuple(int(i) for i in np.argsort(axes))),
     parameters=("axes",),
     samples=lambda rng: [
-        ((rng.uniform(size=(2, 3, 4)),), ((2, 0, 1),)),
-        ((rng.uniform(size=(1, 5)),), ((1, 0),)),
-        ((rng.uniform(size=(0, 2)),), ((1, 0),)),
+        ((rng.uniform(size=shape),), (axes,))
+        for shape, axes in (
+            ((2, 3, 4), (2, 0, 1)),
+            ((1, 5), (1, 0)),
+            ((0, 2), (1, 0)),
+            ((3,), (0,)),
+            ((), ()),
+        )
     ],
 )
 
 
 def permute_dims(x: Any, /, axes: Sequence[int]) -> Any:
     """The array x with its axes in the order `axes`: y[i_axes[0], i_axes[1], …] = x[i_0, i_1, …]."""
-    ndim = np.ndim(x) if not hasattr(x, "spec") else x.ndim
-    axes = tuple(int(a) + ndim if a < 0 else int(a) for a in axes)
-    return OPS["permute_dims"](x, parameters=(axes,))
+    ndim = x.ndim if isinstance(x, Value) else np.ndim(x)
+    found = tuple(normalized_axis("permute_dims", axis, ndim) for axis in axes)
+    return OPS["permute_dims"](x, parameters=(found,))
+
+
+def matrix_transpose(x: Any, /) -> Any:
+    """The array x with its last two axes exchanged; of a Value also `x.mT`."""
+    ndim = x.ndim if isinstance(x, Value) else np.ndim(x)
+    if ndim < 2:
+        raise InputError(f"matrix_transpose: the operand must have at least 2 axes; got {ndim}")
+    return permute_dims(x, (*range(ndim - 2), ndim - 1, ndim - 2))
 
 
 # --- broadcast_to ---------------------------------------------------------------------------------
@@ -126,98 +179,23 @@ linear(
 
 def broadcast_to(x: Any, /, shape: Shape) -> Any:
     """The array x repeated to `shape` by NumPy's broadcasting rules."""
-    return OPS["broadcast_to"](x, parameters=(tuple(shape),))
+    return OPS["broadcast_to"](x, parameters=(tuple(int(n) for n in shape),))
 
 
-# --- static slices --------------------------------------------------------------------------------
-# Parameters: one (start, stop, step) per axis, all of them concrete, step > 0.
-
-Bounds = tuple[tuple[int, int, int], ...]
-
-
-def _slices(bounds: Bounds) -> tuple[slice, ...]:
-    return tuple(slice(*b) for b in bounds)
-
-
-def _slice_infer(x: Spec, bounds: Bounds) -> tuple[Spec]:
-    if len(bounds) != len(x.shape):
-        raise InputError(f"slice: {len(bounds)} slices given for {x}")
-    return (Spec(tuple(len(range(*b)) for b in bounds), x.dtype),)
-
-
-def _embed(x: Array, shape: Shape, bounds: Bounds) -> Array:
-    whole = np.zeros(shape, x.dtype)
-    whole[_slices(bounds)] = x
-    return whole
-
-
-linear(
-    "slice",
-    _slice_infer,
-    lambda x, bounds: np.array(x[_slices(bounds)], order="C"),
-    lambda ct, x, bounds: OPS["embed"](ct, parameters=(x.shape, bounds)),
-    parameters=("bounds",),
-    samples=lambda rng: [
-        ((rng.uniform(size=(4, 5)),), (((1, 3, 1), (0, 5, 2)),)),
-        ((rng.uniform(size=(3,)),), (((2, 2, 1),),)),
-    ],
-)
-linear(
-    "embed",
-    lambda x, shape, bounds: (Spec(shape, x.dtype),),
-    _embed,
-    lambda ct, x, shape, bounds: OPS["slice"](ct, parameters=(bounds,)),
-    parameters=("shape", "bounds"),
-    samples=lambda rng: [((rng.uniform(size=(2, 3)),), ((4, 5), ((1, 3, 1), (0, 5, 2))))],
-)
-
-
-def getitem(x: Any, index: Any) -> Any:
-    """Index x: x[index] for integers, slices with a positive step, `...` and `None`."""
-    items = list(index) if isinstance(index, tuple) else [index]
-    if any(not (i is None or i is Ellipsis or isinstance(i, (int, slice))) for i in items):
-        raise InputError(
-            f"index must be made of integers, slices, ... and None; got {index!r}; see take_along_axis"
-        )
-    missing = x.ndim - sum(i is not None and i is not Ellipsis for i in items)
-    if missing < 0:
-        raise InputError(f"index {index!r} has too many entries for an array of {x.ndim} axes")
-    at = items.index(Ellipsis) if Ellipsis in items else len(items)
-    items[at : at + 1] = [slice(None)] * missing
-    bounds, shape, axis = [], [], 0
-    for item in items:
-        if item is None:
-            shape.append(1)
-            continue
-        length = x.shape[axis]
-        if isinstance(item, int):
-            if not -length <= item < length:
-                raise InputError(f"index {item} is out of bounds for axis {axis} of length {length}")
-            bounds.append((item % length, item % length + 1, 1))
-        else:
-            start, stop, step = item.indices(length)
-            if step < 1:
-                raise InputError(f"a slice must have a positive step; got {item}")
-            bounds.append((start, max(start, stop), step))
-            shape.append(len(range(*bounds[-1])))
-        axis += 1
-    result = x
-    if tuple(bounds) != tuple((0, n, 1) for n in x.shape):
-        result = OPS["slice"](x, parameters=(tuple(bounds),))
-    return result if result.shape == tuple(shape) else reshape(result, tuple(shape))
-
-
-# --- stack ----------------------------------------------------------------------------------------
+# --- concat and stack -----------------------------------------------------------------------------
 
 
 def _concat_infer(*arguments: Any) -> tuple[Spec]:
     *specs, axis = arguments
     first = specs[0]
+    if not 0 <= axis < len(first.shape):
+        raise InputError(f"concat: argument 1 is {first} and has no axis {axis}; see stack")
+    wanted = (*first.shape[:axis], None, *first.shape[axis + 1 :])
     for position, spec in enumerate(specs):
-        others = [n for i, n in enumerate(spec.shape) if i != axis]
-        if spec.dtype != first.dtype or others != [n for i, n in enumerate(first.shape) if i != axis]:
+        if spec.dtype != first.dtype or (*spec.shape[:axis], None, *spec.shape[axis + 1 :]) != wanted:
             raise InputError(
-                f"concat: argument {position + 1} is {spec} and argument 1 is {first}; axis {axis}"
+                f"concat: argument {position + 1} is {spec} and argument 1 is {first}; their dtypes, and "
+                f"their shapes but for axis {axis}, must be equal"
             )
     length = sum(spec.shape[axis] for spec in specs)
     return (Spec((*first.shape[:axis], length, *first.shape[axis + 1 :]), first.dtype),)
@@ -262,16 +240,62 @@ register(
 
 def concat(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
     """The arrays joined along an existing axis."""
-    ndim = max(np.ndim(x) if not hasattr(x, "spec") else x.ndim for x in arrays)
+    if not len(arrays):
+        raise InputError("concat: no arrays were given; give at least one")
+    ndim = arrays[0].ndim if isinstance(arrays[0], Value) else np.ndim(arrays[0])
     return OPS["concat"](*arrays, parameters=(normalized_axis("concat", axis, ndim),))
 
 
 def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
     """The arrays joined along a new axis."""
-    ndim = max(np.ndim(x) if not hasattr(x, "spec") else x.ndim for x in arrays)
+    if not len(arrays):
+        raise InputError("stack: no arrays were given; give at least one")
+    ndim = arrays[0].ndim if isinstance(arrays[0], Value) else np.ndim(arrays[0])
     at = normalized_axis("stack", axis, ndim + 1)
-    expanded = []
-    for x in arrays:
-        shape = x.shape if hasattr(x, "spec") else np.shape(x)
-        expanded.append(reshape(x, (*shape[:at], 1, *shape[at:])))
-    return concat(expanded, axis=at)
+    return concat([expand_dims(x, axis=at) for x in arrays], axis=at)
+
+
+# --- astype ---------------------------------------------------------------------------------------
+
+
+def _astype_vjp(cotangents: Any, outputs: Any, inputs: Any, parameters: tuple, wanted: Any) -> list:
+    return [astype(cotangents[0], inputs[0].dtype) if inputs[0].dtype in FLOATS else None]
+
+
+register(
+    Op(
+        "astype",
+        lambda x, dtype: (Spec(x.shape, dtype),),
+        lambda x, dtype: np.array(x, dtype=dtype, order="C"),
+        _astype_vjp,
+        lambda ts, outs, ins, parameters: [astype(ts[0], *parameters) if parameters[0] in FLOATS else None],
+        lambda rng: [
+            ((rng.uniform(size=(2, 3)),), (FLOATS[1],)),
+            ((rng.uniform(size=()),), (FLOATS[0],)),
+            ((rng.uniform(size=(3,)) < 0.5,), (FLOATS[0],)),
+            ((rng.uniform(size=(0,)),), (INTEGER,)),
+        ],
+        parameters=("dtype",),
+    )
+)
+
+
+def astype(x: Any, dtype: Any, /) -> Any:
+    """The elements of x as float64, float32, int64 or bool; derivatives flow from float to float."""
+    found = np.dtype(dtype)
+    if found not in DTYPES:
+        raise InputError(f"astype: dtype must be one of {', '.join(d.name for d in DTYPES)}; got {found}")
+    return OPS["astype"](x, parameters=(found,))
+
+
+# --- arrays of constants --------------------------------------------------------------------------
+
+
+def zeros_like(x: Any, /) -> Array:
+    """A NumPy array of zeros, of the shape and dtype of x."""
+    return np.zeros(x.shape, x.dtype)
+
+
+def ones_like(x: Any, /) -> Array:
+    """A NumPy array of ones, of the shape and dtype of x."""
+    return np.ones(x.shape, x.dtype)

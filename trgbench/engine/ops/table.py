@@ -105,8 +105,53 @@ class Value:
     def __neg__(self) -> Any:
         return OPS["negative"](self)
 
+    def __pow__(self, other: Any) -> Any:
+        from trgbench.engine.ops.elementwise import pow
+
+        return pow(self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return OPS["pow"](other, self)
+
+    def __abs__(self) -> Any:
+        return OPS["abs"](self)
+
+    def __lt__(self, other: Any) -> Any:
+        return OPS["less"](self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return OPS["less_equal"](self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return OPS["greater"](self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return OPS["greater_equal"](self, other)
+
+    # == and != compare elements, as arrays do; a value is hashed by its identity.
+    def __eq__(self, other: Any) -> Any:
+        return OPS["equal"](self, other) if isinstance(other, _OPERANDS) else NotImplemented
+
+    def __ne__(self, other: Any) -> Any:
+        return OPS["not_equal"](self, other) if isinstance(other, _OPERANDS) else NotImplemented
+
+    __hash__ = object.__hash__
+
+    def __and__(self, other: Any) -> Any:
+        return OPS["logical_and"](self, other)
+
+    __rand__ = __and__
+
+    def __or__(self, other: Any) -> Any:
+        return OPS["logical_or"](self, other)
+
+    __ror__ = __or__
+
+    def __invert__(self) -> Any:
+        return OPS["logical_not"](self)
+
     def __getitem__(self, index: Any) -> Any:
-        from trgbench.engine.ops.shape import getitem
+        from trgbench.engine.ops.indexing import getitem
 
         return getitem(self, index)
 
@@ -119,6 +164,9 @@ class Value:
         from trgbench.engine.ops.contraction import matmul
 
         return matmul(self, other)
+
+
+_OPERANDS = (Value, np.ndarray, np.generic, int, float)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +184,7 @@ class Op:
             is `None` is zero; one at least is not.
         samples: seed generator → legal (arrays, parameters) that tests and per-op benchmarks iterate.
         outputs: how many arrays the kernel returns.
-        ufunc: the kernel is a NumPy ufunc: elementwise, and takes an output array behind its operands.
+        ufunc: the kernel is a NumPy ufunc: elementwise, and takes an output array as its last argument.
         alias: the output is a view of the first input.
     """
 
@@ -160,12 +208,16 @@ class Op:
         return self.run([as_array(x, dtype) for x in inputs], parameters)
 
     def run(self, arrays: Sequence[Any], parameters: tuple) -> Any:
-        """Run the kernel on contiguous arrays of one dtype; a fault is the shape rule's message."""
-        dtype = arrays[0].dtype if arrays else None
+        """Run the kernel on contiguous arrays; a fault is the shape rule's message.
+
+        Kernels are as strict as shape rules where all arrays are of one floating-point dtype.
+        """
+        dtype = arrays[0].dtype
+        checked = dtype in FLOATS
         for array in arrays:
-            if array.dtype is not dtype:
-                self.check(arrays, parameters)
-                break
+            checked = checked and array.dtype is dtype
+        if not checked:
+            self.check(arrays, parameters)
         try:
             return self.kernel(*arrays, *parameters)
         except (ValueError, TypeError, IndexError):
@@ -249,7 +301,7 @@ def unbroadcast(cotangent: Value, shape: Shape) -> Value:
 
 
 def elementwise(
-    name: str, kernel: np.ufunc, *rules: Rule, samples: Samples, result: np.dtype | None = None
+    name: str, kernel: Callable[..., Array], *rules: Rule, samples: Samples, result: np.dtype | None = None
 ) -> Op:
     """Register an elementwise operation.
 
