@@ -125,8 +125,9 @@ def cut_gaps(beta: float, chi: int, steps: int) -> np.ndarray:
     """
     beta = ising.check_beta(beta)
     tensor = ising.initial_tensor(np, np.asarray(beta))
-    gaps = np.ones((steps, 2))
-    for step, k in enumerate(bond_dimensions(chi, steps)):
+    bonds = bond_dimensions(chi, steps)
+    gaps = np.ones((len(bonds), 2))
+    for step, k in enumerate(bonds):
         for cut, matrix in enumerate(cut_matrices(np, tensor)):
             s = np.linalg.svd(matrix, compute_uv=False)
             rounding = s[0] * len(s) * np.finfo(s.dtype).eps
