@@ -1,6 +1,6 @@
 """The derivative of a thin SVD cut to k values, M ≈ U_k diag(s_k) V_kᵀ, over any array namespace.
 
-Given the whole thin SVD M = U diag(s) Vᵀ, shapes (m, p), (p,), (n, p), p = min(m, n), and a tangent dM, put
+Given the full thin SVD M = U diag(s) Vᵀ, shapes (m, p), (p,), (n, p), p = min(m, n), and a tangent dM, let
 
     G[i,j] = (Uᵀ dM V_k)[i,j],  H[i,j] = (Vᵀ dMᵀ U_k)[i,j],  F[i,j] = 1/(s_j² − s_i²),  i ≤ p, j ≤ k.
 
@@ -14,12 +14,16 @@ Then (J. Townsend, Differentiating the singular value decomposition, 2016)
 them the derivative of a truncation is wrong (Francuz, Schuch, Vanhecke, arXiv:2311.11894). Only the k kept
 columns carry a cotangent, so no product is larger than (p, p) × (p, k).
 
-1/Δ, Δ = (s_j + s_i)(s_j − s_i), is guarded as Δ³/(Δ⁴ + ε⁴). For equal values of which both are kept, or
-both cut off, the exact coefficient of F vanishes wherever the result depends on M smoothly (Wan, Zhang,
-arXiv:1909.02659), so leaving out the pair is right, and dividing rounding by rounding is what makes a NaN.
-The more usual Δ/(Δ² + ε²) lets through Δ/ε² at a Δ of rounding, which 20 steps of TRG below its critical
-temperature amplify: at ε = 10⁻¹² s_1² and χ = 16 it is wrong by 4e-6 at β = 1, at 10⁻¹³ it diverges, and
-above 10⁻¹¹ its bias shows. The fourth powers give full accuracy at every β from ε = 10⁻¹³ to 10⁻¹².
+Equal and nearly equal values occur in TRG. Partial fractions part what is singular there from what is not,
+
+    F (G s_j + s_i H) = P + Q,   F (s_i G + H s_j) = P − Q,
+    P = ½ (G + H) / (s_j − s_i),   Q = ½ (G − H) / (s_j + s_i),
+
+and a quotient is left out where its denominator is below ε s_1. So within a cluster of equal values Q is
+exact. P is not determined there, since any rotation of the cluster gives an SVD too; leaving it out is right
+for a result that depends on the cluster through its projector and its singular values, and along every dM
+that does not split the cluster, as where a symmetry of the lattice makes it. Dividing rounding by rounding
+instead is what makes a NaN (Wan, Zhang, arXiv:1909.02659).
 """
 
 from __future__ import annotations
@@ -27,34 +31,50 @@ from __future__ import annotations
 from typing import Any
 
 EPSILON = 1e-12
-"""ε relative to the scale of what is inverted: s_1² for Δ, s_1 for s."""
+"""ε relative to s_1, for float64."""
+
+TINY = 1e-37
+"""Keeps the scale s_1 of a zero matrix from being zero; normal in float32 too."""
 
 Factors = tuple[Any, Any, Any]
 
 
-def guarded_inverse(x: Any, scale: Any) -> Any:
-    """Return x³/(x⁴ + ε⁴) with ε = EPSILON · scale: 1/x to full accuracy if |x| > 10⁴ ε, 0 at 0.
+def inverse(xp: Any, x: Any, epsilon: float = EPSILON) -> Any:
+    """Return 1/x where |x| > ε, and 0 elsewhere.
 
-    >>> guarded_inverse(0.5, 1.0), guarded_inverse(0.0, 1.0), guarded_inverse(1e-17, 1.0) < 0.01
-    (2.0, 0.0, True)
-    """
-    ratio = x / (EPSILON * scale)  # first, because x⁴ may leave the range of float64
-    square = ratio * ratio
-    return ratio * square / (1 + square * square) / (EPSILON * scale)
-
-
-def inverse_differences(s: Any, k: int) -> Any:
-    """Return F[i,j] = 1/(s_j² − s_i²), shape (p, k), guarded; 0 on the diagonal and for equal values.
+    A step and no smooth guard: its derivative at a tie is zero too, where that of x/(x² + ε²) is 1/ε² times
+    rounding, which ruins second derivatives.
 
     >>> import numpy as np
-    >>> inverse_differences(np.array([2.0, 1.0, 1.0]), k=2).round(6).tolist()
-    [[0.0, -0.333333], [0.333333, 0.0], [0.333333, 0.0]]
+    >>> inverse(np, np.array([2.0, 1e-15])).tolist()
+    [0.5, 0.0]
     """
-    row, column = s[:, None], s[None, :k]
-    return guarded_inverse((column + row) * (column - row), s[0] * s[0])
+    far = xp.abs(x) > epsilon
+    return xp.where(far, 1.0 / xp.where(far, x, 1.0), 0.0)
 
 
-def jvp(xp: Any, full: Factors, k: int, tangent: Any) -> Factors:
+def differences_and_sums(xp: Any, s: Any, k: int, epsilon: float = EPSILON) -> tuple[Any, Any]:
+    """Return ½/(s_j − s_i) and ½/(s_j + s_i), shapes (p, k), guarded relative to s_1.
+
+    >>> import numpy as np
+    >>> minus, plus = differences_and_sums(np, np.array([2.0, 1.0, 1.0]), k=2)
+    >>> minus.round(6).tolist(), plus.round(6).tolist()
+    ([[0.0, -0.5], [0.5, 0.0], [0.5, 0.0]], [[0.125, 0.166667], [0.166667, 0.25], [0.166667, 0.25]])
+    """
+    scale = s[0] + TINY
+    unit = s / scale
+    row, column = unit[:, None], unit[None, :k]
+    half = 0.5 / scale
+    return inverse(xp, column - row, epsilon) * half, inverse(xp, column + row, epsilon) * half
+
+
+def inverse_values(xp: Any, s: Any, k: int, epsilon: float = EPSILON) -> Any:
+    """Return 1/s_j, shape (k,), guarded relative to s_1."""
+    scale = s[0] + TINY
+    return inverse(xp, s[:k] / scale, epsilon) / scale
+
+
+def jvp(xp: Any, full: Factors, k: int, tangent: Any, epsilon: float = EPSILON) -> Factors:
     """Return (dU_k, ds_k, dV_kᵀ), shapes (m, k), (k,), (k, n), for a tangent of shape (m, n).
 
     `full` is the thin SVD uncut: U (m, p), s (p,), Vᵀ (p, n).
@@ -62,17 +82,17 @@ def jvp(xp: Any, full: Factors, k: int, tangent: Any) -> Factors:
     u, s, vh = full
     left, right = tangent @ vh[:k, :].T, tangent.T @ u[:, :k]  # dM V_k and dMᵀ U_k
     g, h = u.T @ left, vh @ right
-    row, column, f = s[:, None], s[None, :k], inverse_differences(s, k)
-    du = u @ (f * (g * column + row * h))
-    dv = vh.T @ (f * (row * g + h * column))
+    minus, plus = differences_and_sums(xp, s, k, epsilon)
+    p, q = (g + h) * minus, (g - h) * plus
+    du, dv = u @ (p + q), vh.T @ (p - q)
     if u.shape[0] > s.shape[0]:  # U does not span: there is a part of dU outside
-        du = du + (left - u @ g) * guarded_inverse(s[:k], s[0])
+        du = du + (left - u @ g) * inverse_values(xp, s, k, epsilon)
     if vh.shape[1] > s.shape[0]:
-        dv = dv + (right - vh.T @ h) * guarded_inverse(s[:k], s[0])
-    return du, xp.linalg.diagonal(g[:k, :]), dv.T
+        dv = dv + (right - vh.T @ h) * inverse_values(xp, s, k, epsilon)
+    return du, xp.sum(u[:, :k] * left, axis=0), dv.T
 
 
-def vjp(full: Factors, k: int, cotangents: Factors) -> Any:
+def vjp(xp: Any, full: Factors, k: int, cotangents: Factors, epsilon: float = EPSILON) -> Any:
     """Return the cotangent of M, shape (m, n), for those of U_k (m, k), s_k (k,) and V_kᵀ (k, n).
 
     `full` is the thin SVD uncut: U (m, p), s (p,), Vᵀ (p, n). Line by line the transpose of `jvp`.
@@ -81,12 +101,12 @@ def vjp(full: Factors, k: int, cotangents: Factors) -> Any:
     ct_u, ct_s, ct_vh = cotangents
     ct_v = ct_vh.T
     a, b = u.T @ ct_u, vh @ ct_v
-    row, column, f = s[:, None], s[None, :k], inverse_differences(s, k)
-    x, y = f * a, f * b
-    left = u @ (x * column + row * y) + u[:, :k] * ct_s
-    right = vh.T @ (row * x + y * column)
+    minus, plus = differences_and_sums(xp, s, k, epsilon)
+    p, q = (a + b) * minus, (a - b) * plus
+    left = u @ (p + q) + u[:, :k] * ct_s
+    right = vh.T @ (p - q)
     if u.shape[0] > s.shape[0]:
-        left = left + (ct_u - u @ a) * guarded_inverse(s[:k], s[0])
+        left = left + (ct_u - u @ a) * inverse_values(xp, s, k, epsilon)
     if vh.shape[1] > s.shape[0]:
-        right = right + (ct_v - vh.T @ b) * guarded_inverse(s[:k], s[0])
+        right = right + (ct_v - vh.T @ b) * inverse_values(xp, s, k, epsilon)
     return left @ vh[:k, :] + u[:, :k] @ right.T

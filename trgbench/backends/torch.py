@@ -71,7 +71,7 @@ class CutSVD(torch.autograd.Function):
             # Asked for a derivative of this derivative (create_graph): the factors kept know nothing of
             # the matrix, so compute them again as a function of it.
             u, s, vh = safe_svd(matrix, min(matrix.shape))
-        return cut_svd.vjp((u, s, vh), ctx.k, (ct_u, ct_s, ct_vh)), None
+        return cut_svd.vjp(torch, (u, s, vh), ctx.k, (ct_u, ct_s, ct_vh)), None
 
 
 def safe_svd(matrix: torch.Tensor, k: int) -> cut_svd.Factors:
