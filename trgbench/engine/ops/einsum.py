@@ -87,7 +87,9 @@ def einsum(subscripts: str, /, *operands: Any) -> Any:
     array(6.)
     """
     if not isinstance(subscripts, str):
-        raise InputError(f"einsum: the subscripts must be a string such as 'ij,jk->ik'; got {subscripts!r}")
+        raise InputError(
+            f"einsum: the subscripts must be a string such as 'ij,jk->ik'; got a {type(subscripts).__name__}"
+        )
     arrays = [x if isinstance(x, Value) else np.asarray(x) for x in operands]
     letters, output, path = _planned(subscripts, tuple(x.shape for x in arrays))
     terms: list[Term] = list(zip(letters, arrays, strict=True))

@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from trgbench.engine.ops.comparison import where
 from trgbench.engine.ops.contraction import matmul, outer
-from trgbench.engine.ops.elementwise import abs, maximum
+from trgbench.engine.ops.elementwise import abs, maximum, reciprocal
 from trgbench.engine.ops.indexing import diagonal
 from trgbench.engine.ops.shape import concat, matrix_transpose, reshape
 from trgbench.engine.ops.table import OPS, Array, Op, Spec, float_only, register
 from trgbench.errors import InputError
 
-GUARD_IN_EPS = 4096  # ε in units of the dtype's rounding: 9.1e-13 in float64
+TIED_IN_EPS = 4096  # ε in units of the dtype's rounding: 9.1e-13 in float64
 
 
 def _matrix(name: str, a: Spec, square: bool = True) -> None:
@@ -58,9 +59,11 @@ def _spread(rng: np.random.Generator, n: int) -> Array:
 #     dλ = diag(dP),  dV = V (F ∘ dP),  dP = Vᵀ sym(dA) V,  F_ij = 1 / (λ_j − λ_i), F_ii = 0
 #     Ā = sym(V (diag λ̄ + F ∘ (Vᵀ V̄)) Vᵀ)
 #
-# F is guarded relative to the largest |λ|, as in `svd`: F = Δ / (Δ² + ε²) with Δ = (λ_j − λ_i)/|λ|_max, which
-# is 0 at a tie. There the eigenvectors have no derivative, but a function of them that does not change when
-# tied ones are mixed, such as the projector on all of them, has one, and gets it.
+# Eigenvalues closer than ε |λ|_max count as equal, and F is 0 between them. Their eigenvectors have no
+# derivative, but a function of them that does not change when they are mixed, such as the projector on all
+# of them, has one, and gets it. (A smooth guard, Δ/(Δ² + ε²), has the slope 1/ε² at Δ = 0, so also on the
+# diagonal: derivatives of second order would be differences of numbers of 1e24.) In second order that holds
+# along perturbations that keep the tie; one that splits it has eigenvectors of its own.
 
 
 def _eigh_infer(a: Spec) -> tuple[Spec, Spec]:
@@ -75,13 +78,12 @@ def _eigh(a: Array) -> tuple[Array, Array]:
 
 
 def _inverse_differences(values: Any) -> Any:
-    """F_ij = 1 / (λ_j − λ_i), guarded."""
-    n, info = values.shape[0], np.finfo(values.dtype)
-    eps = GUARD_IN_EPS * float(info.eps)
-    scale = maximum(abs(values[0]), abs(values[-1])) + float(info.tiny)  # not 0 for the zero matrix
-    scaled = values / scale
-    delta = reshape(scaled, (1, n)) - reshape(scaled, (n, 1))
-    return delta / (delta * delta + eps * eps) / scale
+    """F_ij = 1 / (λ_j − λ_i), and 0 where they count as equal."""
+    n = values.shape[0]
+    delta = reshape(values, (1, n)) - reshape(values, (n, 1))
+    eps = TIED_IN_EPS * float(np.finfo(values.dtype).eps)
+    tied = abs(delta) <= maximum(abs(values[0]), abs(values[-1])) * eps
+    return where(tied, 0.0, reciprocal(where(tied, 1.0, delta)))
 
 
 def _eigh_vjp(cotangents: Any, outputs: Any, inputs: Any, parameters: tuple, wanted: Sequence[bool]) -> list:

@@ -93,8 +93,8 @@ def getitem(x: Value, index: Any) -> Any:
         known = item is None or item is Ellipsis or isinstance(item, (int, np.integer, slice))
         if not known or isinstance(item, bool):
             raise InputError(
-                f"an index must be made of integers, slices, ... and None; got {item!r}; "
-                f"see where, take and take_along_axis"
+                f"an index must be made of integers, slices, ... and None; got a "
+                f"{type(item).__name__}; see where, take and take_along_axis"
             )
     missing = x.ndim - sum(i is not None and i is not Ellipsis for i in items)
     if missing < 0:
