@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,14 @@ MODES = ("eager", "traced", "eager-staged", "traced-staged")
 WHOLE_GRAPH = ("eager", "traced")
 THREADS = (1, 2)
 SAMPLE_SECONDS = 0.005  # a sample repeats a short call until it lasts this long
+
+# Compilers keep what they compiled in asv's environment. Every combination is a process of its own, so
+# else most of the suite's time would go into compiling the same programs; what compiling costs is
+# measured by first_call.py, which turns these caches off.
+if environment := os.environ.get("ASV_ENV_DIR"):
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = f"{environment}/compiled/jax"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{environment}/compiled/torch"
 
 Function = Callable[..., Any]
 

@@ -63,10 +63,13 @@ def bench(profile: Profile, commit: str, machine: str, fresh: bool) -> int:
         )
 
     run(["just-discover"])  # asv's own word: makes the environment and the list of benchmarks, runs none
+    before = [] if fresh else records.read(profile.results, machine, commit)
     run(profile.selection(Benchmarks.load(conf).values()))
     log.flush()
     found = records.read(profile.results, machine, commit)
     numbers = site.publish(conf, profile.html)
+    if before and found == before:
+        print("\nnothing was measured: there are records of this commit; FRESH=1 (--fresh) measures again")
     return summarise(profile, found, numbers)
 
 
