@@ -1,24 +1,19 @@
 """The command line, run for real: in this process for the tables, as a program where that matters."""
 
 import contextlib
-import dataclasses
-import io
 import json
-import math
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 import trgbench
-from trgbench import backends, measure, point
+from trgbench import backends, measure
 from trgbench.__main__ import CANNOT, COMMANDS, DONE, NOT_FINITE, main
-from trgbench.console import Progress, strict_json
 from trgbench.errors import InputError
 
 KEYS = [  # the issue's, in its order
@@ -69,7 +64,7 @@ def program(*arguments: str, **options: object) -> "subprocess.CompletedProcess[
 QUICK = [
     (backend, mode)
     for backend, mode in [
-        *(("native", mode) for mode in backends.MODES),
+        *(("native", mode) for mode in backends.get("native").modes),
         ("torch", "eager"),
         ("torch", "eager-staged"),
         ("jax", "traced"),
@@ -107,45 +102,6 @@ def test_trg_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         assert part in out
 
 
-POINT = point.Point(
-    beta=0.44,
-    steps=20,
-    chi=16,
-    backend="torch",
-    mode="eager",
-    threads=1,
-    svd="safe",
-    lnz=0.93,
-    u=-1.4,
-    lnz_exact=0.92,
-    u_exact=-1.3,
-    min_cut_gap=0.1,
-    times={"trace": None, "compile": 2.5, "prepare": 0.0, "first_run": 0.02, "steady_run": 3e-6},
-)
-
-
-@pytest.mark.parametrize(
-    ("changes", "wanted", "unwanted"),
-    [
-        (
-            {},
-            ["+1.000e-02", "-1.000e-01", "cut: 0.1", "compile 2.5 s", "steady run 3 us"],
-            ["trace", "not finite"],
-        ),
-        ({"min_cut_gap": 0.003}, ["0.003 (small: lnZ/N may jump"], []),
-        ({"min_cut_gap": 1.0}, ["nothing was cut"], ["(small"]),
-        ({"u": math.nan}, ["u               not finite", "double precision at beta = 0.44"], ["--svd"]),
-        ({"u": math.nan, "svd": "builtin"}, ["0.93", "not finite", "--svd safe"], ["nan"]),
-        ({"lnz": math.inf, "u": math.nan}, ["lnZ/N           not finite"], ["inf ", "nan"]),
-    ],
-)
-def test_report(changes: dict[str, Any], wanted: list[str], unwanted: list[str]) -> None:
-    changed = dataclasses.replace(POINT, **changes)
-    text = "\n".join([point.report(changed), *point.remarks(changed)])
-    assert [part for part in wanted if part not in text] == []
-    assert [part for part in unwanted if part in text] == []
-
-
 @pytest.mark.parametrize(
     ("backend", "mode"),
     [(backend, mode) for backend, mode in QUICK if backend != "native" and mode != "eager-staged"],
@@ -166,16 +122,6 @@ def test_nan_gradient_is_not_passed_on_in_silence(
         out = capsys.readouterr().out
         for part in ("not finite", "equal", "--svd safe"):
             assert part in out
-
-
-def test_strict_json_has_no_nan() -> None:
-    text = strict_json({"a": math.nan, "b": [math.inf, 1.0], "c": {"d": -math.inf}, "e": 0.1})
-    assert json.loads(text, parse_constant=pytest.fail) == {
-        "a": None,
-        "b": [None, 1.0],
-        "c": {"d": None},
-        "e": 0.1,
-    }
 
 
 TOO_MANY = str(len(os.sched_getaffinity(0)) + 1)
@@ -202,7 +148,10 @@ BAD = [  # arguments, and what the one line must say: what was given, what is wa
     (f"trg --threads {TOO_MANY}", "CPUs", TOO_MANY),
     ("trg --backend tensorflow", "tensorflow", ", ".join(backends.names())),
     ("trg --backend", "--backend", "expected one argument"),
-    *((f"trg --backend {name} --mode fast", "fast", ", ".join(backends.MODES)) for name in INSTALLED),
+    *(
+        (f"trg --backend {name} --mode fast", "fast", ", ".join(backends.get(name).modes))
+        for name in INSTALLED
+    ),
     *((f"trg --backend {name} --svd exact", "exact", "safe") for name in INSTALLED),
     ("trg --gamma 0.3", "'--gamma'", "--beta"),
     ("trg --bet 0.3", "'--bet'", "--beta"),
@@ -228,25 +177,6 @@ def test_bad_input_is_one_line(
     assert wanted in err
 
 
-@pytest.mark.parametrize(
-    ("chi", "steps", "memory", "fits"),
-    [
-        (16, 20, 10**8, True),
-        (10**9, 4, 2**20, True),  # four steps are exact at bond dimension 16
-        (64, 20, 10**9, False),
-        (10**9, 20, 2**40, False),
-        (10**9, 100, 2**40, False),
-        (10**200, 100, 2**40, False),
-    ],
-)
-def test_what_cannot_fit_is_refused_at_once(chi: int, steps: int, memory: int, fits: bool) -> None:
-    if fits:
-        point.check_affordable(chi, steps, memory)
-    else:
-        with pytest.raises(InputError, match=rf"chi={chi} .* choose a chi well below \d+$"):
-            point.check_affordable(chi, steps, memory)
-
-
 def test_backends_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["backends", "--json"]) == DONE
     entries = json.loads(capsys.readouterr().out)["backends"]
@@ -257,7 +187,7 @@ def test_backends_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
             assert entry["missing"] is None
             assert entry["version"]
             assert entry["svd"][0] == "safe"
-            assert tuple(entry["modes"]) == backends.MODES
+            assert tuple(entry["modes"]) == backends.get(entry["backend"]).modes
         else:
             assert "pip install" in entry["missing"]
     assert main(["backends"]) == DONE
@@ -378,32 +308,3 @@ def test_ctrl_c_is_one_line_and_prompt() -> None:
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (130, "", "trgbench: interrupted\n")
     assert time.monotonic() - start < 3
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    with Progress() as progress:
-        progress("quick")
-    assert terminal.getvalue() == ""
-    monkeypatch.setattr(Progress, "DELAY", 0.01)
-    with Progress() as progress:
-        progress("one [thing]")
-        time.sleep(0.2)
-        progress("another")
-    assert "one [thing]" in terminal.getvalue()
-    assert "another" in terminal.getvalue()
-
-
-def test_progress_elsewhere_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
-    monkeypatch.setattr(Progress, "DELAY", 0.01)
-    with Progress() as progress:
-        progress("thing")
-        time.sleep(0.05)
-    assert stream.getvalue() == ""

@@ -48,7 +48,8 @@ def trg_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--mode",
         "traced-staged",
-        "eager or traced: one graph of all steps; eager-staged or traced-staged: one graph a step",
+        "eager or traced: one graph of all steps; eager-staged or traced-staged: one graph a step; "
+        "forward: tangents instead of a reverse sweep",
     )
     add("--threads", 1, "threads, each with a CPU of its own", number(int))
     add("--svd", "safe", "derivative of the SVD: safe (finite) or builtin (the library's own)")

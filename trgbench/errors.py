@@ -14,6 +14,19 @@ class Unavailable(InputError):
     """A backend or a mode cannot run on this machine; the message says what is missing and how to get it."""
 
 
+def shown(value: object) -> str:
+    """Return what a caller gave as text for a message: one line, and not longer than one reads.
+
+    >>> shown("fast"), len(shown([1] * 1000))
+    ("'fast'", 80)
+    """
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # an int of more than 4,300 digits
+        text = f"a very large {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def check_integer(name: str, value: object, minimum: int) -> int:
     """Return `value` as an int, or raise `InputError` if it is not a whole number of at least `minimum`.
 
@@ -22,13 +35,13 @@ def check_integer(name: str, value: object, minimum: int) -> int:
     """
     wanted = f"{name} must be a whole number of at least {minimum}"
     if isinstance(value, bool):
-        raise InputError(f"{wanted}; got {value!r}")
+        raise InputError(f"{wanted}; got {shown(value)}")
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise InputError(f"{wanted}; got {value!r}") from None
+        raise InputError(f"{wanted}; got {shown(value)}") from None
     if number < minimum:
-        raise InputError(f"{wanted}; got {number}")
+        raise InputError(f"{wanted}; got {shown(number)}")
     return number
 
 
@@ -39,6 +52,6 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
     'eager'
     """
     valid = list(choices)
-    if value not in valid:
-        raise InputError(f"unknown {name} {value!r}; choose one of: {', '.join(valid)}")
-    return str(value)
+    if not isinstance(value, str) or value not in valid:
+        raise InputError(f"unknown {name} {shown(value)}; choose one of: {', '.join(valid)}")
+    return value

@@ -16,7 +16,7 @@ from typing import Any
 
 from trgbench import measure
 from trgbench.console import duration
-from trgbench.errors import InputError, check_integer
+from trgbench.errors import InputError, check_integer, shown
 
 STEPS_MAXIMUM = 100  # 2^100 sites: from about step 60 on, a step's share 2^-step of lnZ/N is below rounding
 SMALL_GAP = 0.01  # the study's jump at beta = 0.44 has a gap of 0.003
@@ -123,7 +123,7 @@ def check_affordable(chi: int, steps: int, memory: int) -> None:
     """
     if check_integer("steps", steps, minimum=1) > STEPS_MAXIMUM:
         raise InputError(
-            f"steps must be at most {STEPS_MAXIMUM}; got {steps}; "
+            f"steps must be at most {STEPS_MAXIMUM}; got {shown(steps)}; "
             f"from about 60 steps on, lnZ/N changes no more in double precision"
         )
     from trgbench.trg import bond_dimensions
@@ -132,7 +132,7 @@ def check_affordable(chi: int, steps: int, memory: int) -> None:
     largest = max(bonds)
     if 8 * (sum(d**4 for d in bonds) + 3 * largest**4) > memory:
         raise InputError(
-            f"chi={chi} at steps={steps} cannot fit into the {memory / 2**30:.3g} GiB of memory there are; "
+            f"chi={shown(chi)} at steps={steps} cannot fit into the {memory / 2**30:.3g} GiB of memory there are; "
             f"choose a chi well below {math.ceil((memory / 8 / (steps + 3)) ** 0.25)}"
         )
 
