@@ -20,6 +20,7 @@ from trgbench.errors import InputError, check_integer, shown
 
 STEPS_MAXIMUM = 100  # 2^100 sites: from about step 60 on, a step's share 2^-step of lnZ/N is below rounding
 SMALL_GAP = 0.01  # the study's jump at beta = 0.44 has a gap of 0.003
+TIE = 1e-12  # a relative gap that is rounding
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def check_affordable(chi: int, steps: int, memory: int) -> None:
     largest = max(bonds)
     if 8 * (sum(d**4 for d in bonds) + 3 * largest**4) > memory:
         raise InputError(
-            f"chi={shown(chi)} at steps={steps} cannot fit into the {memory / 2**30:.3g} GiB of memory there are; "
+            f"chi={shown(chi)} at steps={steps} cannot fit into the {memory / 2**30:.3g} GiB of memory here; "
             f"choose a chi well below {math.ceil((memory / 8 / (steps + 3)) ** 0.25)}"
         )
 
@@ -147,7 +148,12 @@ def memory_limit() -> int:
 
 
 def remarks(point: Point) -> list[str]:
-    """Return why a result is not finite and what to do, as one line; none if it is finite."""
+    """Return why a result is not finite or not to be relied on, and what to do: one line, or none."""
+    if point.finite and point.min_cut_gap < TIE:
+        return [
+            f"a cut parts two singular values that are equal but for rounding (relative gap "
+            f"{point.min_cut_gap:.1g}): which of them is kept is chance, and u with it; use another chi"
+        ]
     if point.finite:
         return []
     if point.svd == "builtin":
