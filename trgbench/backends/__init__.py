@@ -80,7 +80,7 @@ class Prepared:
         """
         checked = self.problem.check_input(x)
         value, gradient = self.built.run(self.built.asarray(checked))
-        value, gradient = float(value), np.array(gradient, dtype=np.float64)
+        value, gradient = float(value), np.asarray(gradient, dtype=np.float64).copy()
         if not (math.isfinite(value) and np.isfinite(gradient).all()):
             import warnings
 
