@@ -35,7 +35,7 @@ POINT = point.Point(
             ["trace", "not finite"],
         ),
         ({"min_cut_gap": 0.003}, ["0.003 (small: lnZ/N may jump"], []),
-        ({"min_cut_gap": 3e-15}, ["a cut parts two singular values", "use another chi"], []),
+        ({"min_cut_gap": 3e-15}, ["a cut parts two singular values", "use another chi"], ["not u)"]),
         ({"min_cut_gap": 1.0}, ["nothing was cut"], ["(small"]),
         ({"u": math.nan}, ["u               not finite", "double precision at beta = 0.44"], ["--svd"]),
         ({"u": math.nan, "svd": "builtin"}, ["0.93", "not finite", "--svd safe"], ["nan"]),

@@ -177,7 +177,7 @@ def report(point: Point) -> str:
         shown = (f"{got:.15f}", f"{got - exact:+.3e}") if math.isfinite(got) else ("not finite", "-")
         rows.append((name, shown[0], f"{exact:.15f}", shown[1]))
     gap = "nothing was cut" if point.min_cut_gap == 1 else f"{point.min_cut_gap:.3g}"
-    if point.min_cut_gap < SMALL_GAP:
+    if TIE <= point.min_cut_gap < SMALL_GAP:
         gap += " (small: lnZ/N may jump near this beta, which spoils finite differences of it but not u)"
     times = {name.replace("_", " "): seconds for name, seconds in point.times.items() if seconds is not None}
     return "\n".join(
