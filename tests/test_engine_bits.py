@@ -60,7 +60,8 @@ def program(drawn: list[Instruction], dtype: np.dtype) -> Callable[[Any], Any]:
                     operands.append(wanted + 0.01 * engine.sin(engine.sum(source)))
             results = op(*operands, parameters=parameters)
             found = results if op.outputs > 1 else (results,)
-            values.extend(value for value in found if value.dtype in FLOATS)
+            floats = [value for value in found if value.dtype in FLOATS]
+            values.extend(v if v.dtype == dtype else engine.astype(v, dtype) for v in floats)
         total = engine.sum(x * x)
         for number, value in enumerate(values[1:]):
             total = total + (0.5 + number) * engine.sum(engine.cos(value) if number % 2 else value)

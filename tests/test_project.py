@@ -73,7 +73,7 @@ USERS = {"errors", "measure", "backends", "problems", "ising"}  # ising: the exa
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "measure": {"errors"},
-    "engine": {"errors", "engine"},
+    "engine": {"errors", "engine", "cut_svd"},
     "ising": PHYSICS,
     "trg": PHYSICS,
     "cut_svd": PHYSICS,

@@ -6,6 +6,9 @@
 | traced | `jit(value_and_grad)`, compiled ahead of time |
 | eager-staged | `vjp` of every stage, not jitted |
 | traced-staged | one program forward and one backward per stage shape, shared by all equal stages |
+| forward | `jit(jvp)` along 1, compiled ahead of time |
+
+A second derivative is taken forward over reverse, as JAX's manual advises; in stages reverse over reverse.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ def version() -> str:
     return jax.__version__
 
 
-def unavailable(mode: str) -> str | None:
+def unavailable(mode: str, order: int = 1) -> str | None:
     return None
 
 
@@ -99,6 +102,33 @@ def _backward(pullback: Any, ct_carry: Any, ct_term: Any) -> Any:
     return cotangent
 
 
+def _backward_again(stage: Stage, svd: Any, carry: Any, ct_carry: Any, ct_term: Any, adjoint: Any) -> Any:
+    """Return the gradients of ⟨adjoint, ct_in⟩ with respect to the carry and to its cotangent."""
+
+    def back(carry: Any, ct_carry: Any) -> Any:
+        return _backward(_forward(stage, svd, carry)[1], ct_carry, ct_term)
+
+    return jax.vjp(back, carry, ct_carry)[1](adjoint)
+
+
+def along_one(function: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, Any]]:
+    """Return x → (f, f′) of a scalar function, by forward mode."""
+    return lambda x: jax.jvp(function, (x,), (jnp.ones(()),))
+
+
+def derivatives(function: Callable[[Any], Any], mode: str, order: int) -> Callable[[Any], tuple[Any, ...]]:
+    """Return x → (f, f′) or, of order 2, (f, f′, f″) of a function on the whole graph."""
+    first = along_one(function) if mode == "forward" else jax.value_and_grad(function)
+    if order == 1:
+        return first
+
+    def second(x: Any) -> tuple[Any, ...]:
+        (value, gradient), (_, curvature) = along_one(first)(x)
+        return value, gradient, curvature
+
+    return second
+
+
 @dataclass
 class EagerRunner:
     """Runs stages operation by operation."""
@@ -111,6 +141,12 @@ class EagerRunner:
 
     def backward(self, stage: Stage, saved: Any, ct_carry: Any, ct_term: float | None) -> Any:
         return _backward(saved, ct_carry, None if ct_term is None else jnp.asarray(ct_term))
+
+    def backward_again(
+        self, stage: Stage, carry: Any, ct_carry: Any, ct_term: float | None, adjoint: Any
+    ) -> Any:
+        weight = None if ct_term is None else jnp.asarray(ct_term)
+        return _backward_again(stage, self.svd, carry, ct_carry, weight, adjoint)
 
 
 @dataclass
@@ -140,28 +176,46 @@ class TracedRunner:
             self.backwards[key] = self.costs.compiled(_backward, *arguments)
         return self.backwards[key](*arguments)
 
+    def backward_again(
+        self, stage: Stage, carry: Any, ct_carry: Any, ct_term: float | None, adjoint: Any
+    ) -> Any:
+        key = (stage.function, carry.shape, "again")
+        arguments = (carry, ct_carry, None if ct_term is None else np.float64(ct_term), adjoint)
+        if key not in self.backwards:
+            again = functools.partial(_backward_again, stage, self.svd)
+            self.backwards[key] = self.costs.compiled(again, *arguments)
+        return self.backwards[key](*arguments)
 
-def build(problem: Problem, mode: str, threads: int, svd: str) -> Built:
+
+def build(
+    problem: Problem, mode: str, threads: int, svd: str, order: int = 1, recompute: bool = False
+) -> Built:
     """Return the problem ready to run; see `trgbench.backends`."""
     start = time.perf_counter()
     threadpoolctl.threadpool_limits(threads)  # LAPACK is SciPy's; XLA's own pool cannot be changed any more
     costs, rule, x = Costs(), SVDS[svd], jnp.asarray(problem.example)
-    call: Callable[[Any], tuple[Any, Any]]
+    call: Callable[[Any], tuple[Any, ...]]
     if mode.endswith("staged"):
         runner = EagerRunner(rule) if mode == "eager-staged" else TracedRunner(rule, costs)
-        call = functools.partial(staged.value_and_gradient, problem.stages, runner=runner)
+        call = (
+            functools.partial(staged.value_and_gradient, problem.stages, runner=runner, recompute=recompute)
+            if order == 1
+            else functools.partial(staged.hessian_vector, problem.stages, vector=jnp.ones(()), runner=runner)
+        )
     else:
-        call = jax.value_and_grad(functools.partial(problem.value, jnp, rule))
-        if mode == "traced":
+        call = derivatives(functools.partial(problem.value, jnp, rule), mode, order)
+        if mode != "eager":
             call = costs.compiled(call, x)
 
-    def run(x: Any) -> tuple[Any, Any]:
-        value, gradient = call(x)
-        return value.block_until_ready(), gradient.block_until_ready()
+    def run(x: Any) -> tuple[Any, ...]:
+        results = call(x)
+        for result in results:
+            result.block_until_ready()
+        return results
 
     run(x)
     prepare = time.perf_counter() - start - costs.trace - costs.compile
-    traced = mode.startswith("traced")
+    traced = not mode.startswith("eager")
     notes: tuple[str, ...] = ()
     if threads != POOL_SIZE:
         notes = (

@@ -6,6 +6,7 @@
 | traced | `torch.compile` of the function; AOTAutograd derives and Inductor compiles its backward |
 | eager-staged | a leaf and a backward of its own for every stage |
 | traced-staged | the same with one compiled program per stage shape, shared by all equal stages |
+| forward | forward AD along 1, operation by operation |
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 import array_api_compat.torch as xp
 import torch
+from torch.autograd import forward_ad
 
 from trgbench import cut_svd, staged
 from trgbench.backends import MODES, SVD_RULES, Built
@@ -45,7 +47,11 @@ def _missing_compiler() -> str | None:
     return None
 
 
-def unavailable(mode: str) -> str | None:
+def unavailable(mode: str, order: int = 1) -> str | None:
+    if order == 2 and mode == "forward":
+        return "PyTorch does not nest forward AD; take the second derivative in mode eager or eager-staged"
+    if order == 2 and mode.startswith("traced"):
+        return "torch.compile has no derivative of a derivative; take it in mode eager or eager-staged"
     return _missing_compiler() if mode.startswith("traced") else None
 
 
@@ -75,9 +81,30 @@ class CutSVD(torch.autograd.Function):
         return cut_svd.vjp(torch, (u, s, vh), ctx.k, (ct_u, ct_s, ct_vh)), None
 
 
+class ForwardCutSVD(CutSVD):
+    """`CutSVD` with a forward derivative, which torch.compile would refuse to trace."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: torch.Tensor, k: int) -> cut_svd.Factors:
+        u, s, vh = torch.linalg.svd(matrix, full_matrices=False)
+        ctx.save_for_forward(u, s, vh)
+        ctx.k = k
+        return u[:, :k].clone(), s[:k].clone(), vh[:k, :].clone()
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: torch.Tensor, _: None) -> cut_svd.Factors:
+        return cut_svd.jvp(torch, ctx.saved_tensors, ctx.k, tangent)
+
+
 def safe_svd(matrix: torch.Tensor, k: int) -> cut_svd.Factors:
     """Return the SVD cut to k values, with the guarded derivative; see `CutSVD`."""
     factors: cut_svd.Factors = CutSVD.apply(matrix, k)  # type: ignore[no-untyped-call]
+    return factors
+
+
+def forward_svd(matrix: torch.Tensor, k: int) -> cut_svd.Factors:
+    """Return the SVD cut to k values, with the guarded forward derivative."""
+    factors: cut_svd.Factors = ForwardCutSVD.apply(matrix, k)  # type: ignore[no-untyped-call]
     return factors
 
 
@@ -107,6 +134,23 @@ def _value_and_gradient(function: Callable[[torch.Tensor], Any], x: torch.Tensor
     return value.detach(), gradient
 
 
+def _value_gradient_and_curvature(
+    function: Callable[[torch.Tensor], Any], x: torch.Tensor
+) -> tuple[Any, ...]:
+    leaf = x.detach().requires_grad_()
+    value = function(leaf)
+    (gradient,) = torch.autograd.grad(value, leaf, create_graph=True)
+    (curvature,) = torch.autograd.grad(gradient, leaf)
+    return value.detach(), gradient.detach(), curvature
+
+
+def _along_one(function: Callable[[torch.Tensor], Any], x: torch.Tensor) -> tuple[Any, Any]:
+    with forward_ad.dual_level():
+        result = function(forward_ad.make_dual(x, torch.ones_like(x)))  # type: ignore[no-untyped-call]
+        value, gradient = forward_ad.unpack_dual(result)  # type: ignore[no-untyped-call]
+        return value, gradient
+
+
 @dataclass
 class Runner:
     """Runs every stage from a leaf of its own, by a function that `program` makes once per stage shape."""
@@ -134,8 +178,23 @@ class Runner:
         (cotangent,) = torch.autograd.grad(outputs, leaf, cotangents)
         return cotangent
 
+    def backward_again(
+        self, stage: Stage, carry: torch.Tensor, ct_carry: Any, ct_term: float | None, adjoint: Any
+    ) -> tuple[Any, Any]:
+        _, _, saved = self.forward(stage, carry)
+        seed = None if ct_carry is None else ct_carry.detach().requires_grad_()
+        leaf, carry_out, term = saved
+        surrogate = leaf.new_zeros(()) if seed is None else (carry_out * seed).sum()
+        surrogate = surrogate if ct_term is None else surrogate + ct_term * term
+        (gradient,) = torch.autograd.grad(surrogate, leaf, create_graph=True)
+        wrt = [leaf] if seed is None else [leaf, seed]
+        found = torch.autograd.grad(gradient, wrt, adjoint, materialize_grads=True)
+        return found[0], None if seed is None else found[1]
 
-def build(problem: Problem, mode: str, threads: int, svd: str) -> Built:
+
+def build(
+    problem: Problem, mode: str, threads: int, svd: str, order: int = 1, recompute: bool = False
+) -> Built:
     """Return the problem ready to run; see `trgbench.backends`.
 
     PyTorch compiles at the first call, forward and backward each when first wanted, so the build makes that
@@ -149,11 +208,20 @@ def build(problem: Problem, mode: str, threads: int, svd: str) -> Built:
         program = functools.partial(compiled, svd=rule)
     else:
         program = lambda function: functools.partial(function, xp, rule)  # noqa: E731
-    run: Callable[[Any], tuple[Any, Any]]
-    if mode.endswith("staged"):
-        run = functools.partial(staged.value_and_gradient, problem.stages, runner=Runner(program))
+    run: Callable[[Any], Any]
+    if mode.endswith("staged") and order == 1:
+        run = functools.partial(
+            staged.value_and_gradient, problem.stages, runner=Runner(program), recompute=recompute
+        )
+    elif mode.endswith("staged"):
+        one = torch.ones((), dtype=x.dtype)
+        run = functools.partial(staged.hessian_vector, problem.stages, vector=one, runner=Runner(program))
+    elif mode == "forward":
+        forward_rule = forward_svd if svd == "safe" else builtin_svd
+        run = functools.partial(_along_one, functools.partial(problem.value, xp, forward_rule))
     else:
-        run = functools.partial(_value_and_gradient, program(problem.value))
+        whole = _value_and_gradient if order == 1 else _value_gradient_and_curvature
+        run = functools.partial(whole, program(problem.value))
     start = time.perf_counter()
     with warnings.catch_warnings():
         for category in (FutureWarning, DeprecationWarning):  # Inductor's, about what PyTorch itself calls
