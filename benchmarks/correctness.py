@@ -29,7 +29,7 @@ class AgainstOnsager(Energy):
     params = (BACKENDS, STUDY_BETAS)
     param_names = ("backend", "beta")
 
-    @benchmark("Error of TRG's internal energy against Onsager's exact solution")
+    @benchmark("Error of TRG's internal energy against Onsager's exact solution", quick={"beta": [0.3, 0.44]})
     def track_error(self, backend: str, beta: float) -> float:
         from trgbench import ising
 
@@ -41,7 +41,10 @@ class AgainstStudy(Energy):
     params = (BACKENDS, MODES)
     param_names = ("backend", "mode")
 
-    @benchmark("Largest deviation of the internal energy from the study's table")
+    @benchmark(
+        "Largest deviation of the internal energy from the study's table",
+        quick={"mode": ["eager", "traced-staged"]},
+    )
     def track_deviation(self, backend: str, mode: str) -> float:
         prepared = ready(backend, mode, 1, "trg", 16, 20)
         reference = prepared.problem.reference
