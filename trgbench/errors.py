@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Iterable
 
 
@@ -43,6 +44,21 @@ def check_integer(name: str, value: object, minimum: int) -> int:
     if number < minimum:
         raise InputError(f"{wanted}; got {shown(number)}")
     return number
+
+
+def check_threads(value: object) -> int:
+    """Return `value` as an int if this process may use as many CPUs.
+
+    Raises:
+        InputError: if it is no whole number of at least 1, or there are fewer CPUs.
+    """
+    threads, available = check_integer("threads", value, minimum=1), len(os.sched_getaffinity(0))
+    if threads > available:
+        raise InputError(
+            f"threads must be at most the {available} CPUs this process may use; got {shown(threads)}; "
+            f"ask for fewer, or allow more CPUs (taskset)"
+        )
+    return threads
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from scipy import integrate, special
 
-from trgbench.errors import InputError
+from trgbench.errors import InputError, shown
 
 BETA_CRITICAL = math.log1p(math.sqrt(2.0)) / 2
 """The inverse temperature of the phase transition, ln(1 + √2)/2, where sinh 2β = 1."""
@@ -32,10 +32,10 @@ def check_beta(beta: object) -> float:
     >>> check_beta(0.3)
     0.3
     """
-    number = math.nan if isinstance(beta, bool) or not isinstance(beta, numbers.Real) else float(beta)
-    if not 0.0 < number <= BETA_MAXIMUM:
-        raise InputError(f"beta must be a number above 0 and at most {BETA_MAXIMUM:g}; got {beta!r}")
-    return number
+    real = isinstance(beta, numbers.Real) and not isinstance(beta, bool)
+    if not real or not 0 < beta <= BETA_MAXIMUM:  # type: ignore[operator]
+        raise InputError(f"beta must be a number above 0 and at most {BETA_MAXIMUM:g}; got {shown(beta)}")
+    return float(beta)  # type: ignore[arg-type]
 
 
 def initial_tensor(xp: Any, beta: Any) -> Any:

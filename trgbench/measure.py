@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from trgbench.errors import InputError, check_integer
+from trgbench.errors import check_integer, check_threads
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -49,18 +49,13 @@ def pin(threads: int) -> tuple[int, ...]:
     Raises:
         InputError: if `threads` is no whole number of at least 1, or more than the CPUs there are.
     """
-    available = sorted(os.sched_getaffinity(0))
-    if check_integer("threads", threads, minimum=1) > len(available):
-        raise InputError(
-            f"threads must be at most the {len(available)} CPUs this process may use; got {threads}; "
-            f"ask for fewer, or allow more CPUs (taskset)"
-        )
-    chosen = tuple(available[-threads:])
+    count = check_threads(threads)
+    chosen = tuple(sorted(os.sched_getaffinity(0))[-count:])
     # Every thread that exists already, too: affinity is a thread's, and only later threads inherit it.
     for task in os.listdir("/proc/self/task"):
         os.sched_setaffinity(int(task), chosen)
     for variable in THREAD_VARIABLES:
-        os.environ[variable] = str(threads)
+        os.environ[variable] = str(count)
     return chosen
 
 

@@ -112,8 +112,8 @@ def value_and_gradient(
 def hessian_vector(stages: Iterable[Stage], x: Any, vector: Any, runner: Runner) -> tuple[Any, Any, Any]:
     """Return value, gradient and H·vector at `x`; for a scalar x and vector 1, the second derivative.
 
-    Reverse over reverse, stage by stage. The gradient is itself a chain, ct_i = backward_i(carry_i, ct_{i+1}):
-    its adjoints run forward from `vector`, and what they leave at the carries runs back once more.
+    Reverse over reverse, stage by stage. The gradient is itself a chain, ct_i = backward_i(carry_i,
+    ct_{i+1}): its adjoints run forward from `vector`, and what they leave at the carries runs back once more.
     """
     chain = tuple(stages)
     carries, terms = [x], []

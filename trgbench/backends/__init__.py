@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import os
 import pkgutil
 import warnings
 from collections.abc import Callable, Mapping
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trgbench.errors import InputError, Unavailable, check_choice, check_integer
+from trgbench.errors import InputError, Unavailable, check_choice, check_integer, check_threads
 
 if TYPE_CHECKING:
     from trgbench.problems import Problem
@@ -155,12 +154,7 @@ class Backend:
             raise InputError(f"{what} is for problems with a scalar input, such as trg; got {problem}")
         if recompute and (order == 2 or not mode.endswith("staged")):
             raise InputError(f"recompute is a choice of the staged modes at order 1; got {mode} at {order}")
-        available = len(os.sched_getaffinity(0))
-        if check_integer("threads", threads, minimum=1) > available:
-            raise InputError(
-                f"threads must be at most the {available} CPUs this process may use; got {threads}; "
-                f"ask for fewer, or allow more CPUs (taskset)"
-            )
+        threads = check_threads(threads)
         if reason := self.unavailable(mode, order):
             raise Unavailable(f"backend {self.name} cannot run mode {mode}: {reason}")
         built = self.module.build(problem, mode, threads, svd, order, recompute)
