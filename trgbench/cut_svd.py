@@ -33,9 +33,6 @@ from typing import Any
 EPSILON = 1e-12
 """ε relative to s_1, for float64."""
 
-TINY = 1e-37
-"""Keeps the scale s_1 of a zero matrix from being zero; normal in float32 too."""
-
 Factors = tuple[Any, Any, Any]
 
 
@@ -53,6 +50,11 @@ def inverse(xp: Any, x: Any, epsilon: float = EPSILON) -> Any:
     return xp.where(far, 1.0 / xp.where(far, x, 1.0), 0.0)
 
 
+def largest(xp: Any, s: Any) -> Any:
+    """Return s_1, or 1 for the zero matrix, whose values need no scale."""
+    return xp.where(s[0] > 0.0, s[0], 1.0)
+
+
 def differences_and_sums(xp: Any, s: Any, k: int, epsilon: float = EPSILON) -> tuple[Any, Any]:
     """Return ½/(s_j − s_i) and ½/(s_j + s_i), shapes (p, k), guarded relative to s_1.
 
@@ -61,7 +63,7 @@ def differences_and_sums(xp: Any, s: Any, k: int, epsilon: float = EPSILON) -> t
     >>> minus.round(6).tolist(), plus.round(6).tolist()
     ([[0.0, -0.5], [0.5, 0.0], [0.5, 0.0]], [[0.125, 0.166667], [0.166667, 0.25], [0.166667, 0.25]])
     """
-    scale = s[0] + TINY
+    scale = largest(xp, s)
     unit = s / scale
     row, column = unit[:, None], unit[None, :k]
     half = 0.5 / scale
@@ -70,7 +72,7 @@ def differences_and_sums(xp: Any, s: Any, k: int, epsilon: float = EPSILON) -> t
 
 def inverse_values(xp: Any, s: Any, k: int, epsilon: float = EPSILON) -> Any:
     """Return 1/s_j, shape (k,), guarded relative to s_1."""
-    scale = s[0] + TINY
+    scale = largest(xp, s)
     return inverse(xp, s[:k] / scale, epsilon) / scale
 
 
