@@ -42,6 +42,14 @@ class ByHand:
         slope = 0.0 if ct_carry is None else ct_carry * power.n * saved ** (power.n - 1)
         return slope + (ct_term or 0.0)
 
+    def backward_again(
+        self, stage: Stage, carry: float, ct_carry: float | None, ct_term: float | None, adjoint: float
+    ) -> tuple[float, float | None]:
+        n = stage.function.n  # type: ignore[attr-defined]
+        if ct_carry is None:
+            return 0.0, None
+        return adjoint * ct_carry * n * (n - 1) * carry ** (n - 2), adjoint * n * carry ** (n - 1)
+
 
 STAGES = [
     Stage(Power(2, silent=True)),
@@ -64,6 +72,21 @@ def test_sweep_meets_the_derivative_and_runs_newest_first() -> None:
 def test_whole_and_staged_values_are_equal_to_the_last_bit() -> None:
     for x in (0.3, 0.7, 1.3):
         assert staged.whole(STAGES, None, None, x) == staged.value_and_gradient(STAGES, x, ByHand())[0]
+
+
+def test_second_derivative_by_stages() -> None:
+    x = 1.1
+    value, gradient, second = staged.hessian_vector(STAGES, x, 1.0, ByHand())
+    assert (value, gradient) == staged.value_and_gradient(STAGES, x, ByHand())
+    assert second == pytest.approx(2 + 15 * x**4 + 138 * x**22, rel=1e-14)
+
+
+def test_recompute_runs_forward_again_and_gives_the_same() -> None:
+    runner = ByHand()
+    expected = staged.value_and_gradient(STAGES, 1.1, ByHand())
+    assert staged.value_and_gradient(STAGES, 1.1, runner, recompute=True) == expected
+    again = [call for n in (5, 4, 3, 2) for call in (f"forward {n}", f"backward {n}")]
+    assert runner.calls == [f"forward {n}" for n in (2, 3, 4, 5)] + again
 
 
 def test_a_weight_of_one_multiplies_nothing() -> None:

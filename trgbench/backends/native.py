@@ -55,7 +55,7 @@ def build(
     elif mode == "eager":
         run = _eager(problem, runtime, order)
     else:
-        runner: _Programs | _Tapes = _Programs(runtime) if mode == "traced-staged" else _Tapes(runtime)
+        runner: Programs | Tapes = Programs(runtime) if mode == "traced-staged" else Tapes(runtime)
         run = (
             functools.partial(staged.value_and_gradient, problem.stages, runner=runner, recompute=recompute)
             if order == 1
@@ -65,7 +65,7 @@ def build(
     run(_asarray(problem.example))  # makes the programs, which later runs find in the cache
     prepare = time.perf_counter() - start
     if mode == "traced-staged":
-        assert isinstance(runner, _Programs)
+        assert isinstance(runner, Programs)
         costs["trace"], costs["compile"] = runner.trace_seconds, runner.compile_seconds
         prepare -= runner.trace_seconds + runner.compile_seconds
     costs["prepare"] = prepare
@@ -118,7 +118,7 @@ def _eager(problem: Problem, runtime: engine.Runtime, order: int) -> Callable[[n
     return run
 
 
-class _Tapes:
+class Tapes:
     """Eager and in stages: a leaf, a small recording and a backward for each."""
 
     def __init__(self, runtime: engine.Runtime) -> None:
@@ -148,7 +148,7 @@ class _Tapes:
         return leaf.grad, None if seed is None else seed.grad
 
 
-class _Programs:
+class Programs:
     """Traced and in stages: a forward and a reverse program for each stage function and shape.
 
     The forward program hands the reverse program its residuals, so no SVD is done twice.
