@@ -1,0 +1,109 @@
+"""What several experiments do in their measuring processes: prepare, time, and compare bits."""
+
+from __future__ import annotations
+
+import functools
+import os
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from trgbench import measure
+
+
+def width() -> int:
+    """Return the threads of this process: as many as the CPUs it was pinned to."""
+    return len(os.sched_getaffinity(0))
+
+
+def problem_of(problem: list[Any]) -> Any:
+    """Return the problem of a name and its sizes, for instance of `["trg", 16, 4]`."""
+    from trgbench import problems
+
+    return getattr(problems, problem[0])(*problem[1:])
+
+
+def ready(backend: str, mode: str, problem: Any, svd: str = "safe") -> tuple[Any, Callable[[], Any]]:
+    """Return what `prepare` gives, and a call without arguments that computes one gradient."""
+    from trgbench import backends
+
+    prepared = backends.get(backend).prepare(problem, mode, width(), svd)
+    x = prepared.built.asarray(problem.example)
+    return prepared, functools.partial(prepared.built.run, x)
+
+
+def survey(backend: str) -> dict[str, str]:
+    """Return the backend's version, after it gave a right gradient: a broken library is no backend."""
+    problem = problem_of(["vector", 3])
+    _, call = ready(backend, "eager", problem)
+    problem.check(problem.example, *call())
+    from trgbench import backends
+
+    return {"version": backends.get(backend).version}
+
+
+def halves(forward: Callable[[], Any], backward: Callable[[Any], Any], budget: float) -> tuple[float, float]:
+    """Return the median seconds of a warm `forward` and of the `backward` that takes what it returned."""
+    pairs: list[tuple[float, float]] = []
+    backward(forward())
+    backward(forward())
+    end = time.perf_counter() + budget
+    while len(pairs) < 3 or (time.perf_counter() < end and len(pairs) < 1000):
+        start = time.perf_counter()
+        kept = forward()
+        middle = time.perf_counter()
+        backward(kept)
+        pairs.append((middle - start, time.perf_counter() - middle))
+    return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
+
+
+def eager_halves(backend: str, problem: Any, budget: float) -> tuple[float, float]:
+    """Return the seconds of a recorded forward and of the backward over it, as one graph."""
+    return halves(*eager_calls(backend, problem), budget)
+
+
+def eager_calls(backend: str, problem: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """Return the halves of an eager gradient of native or PyTorch: forward, and backward of its result."""
+    if backend == "native":
+        from trgbench import engine
+
+        session = engine.Session(width())
+        x = problem.example.copy()
+        x.flags.writeable = False
+        return lambda: problem.value(engine, engine.svd, session.variable(x)), lambda value: value.backward()
+    import array_api_compat.torch as xp
+    import torch
+
+    from trgbench.backends.torch import safe_svd
+
+    torch.set_num_threads(width())
+    leaf = torch.as_tensor(problem.example).requires_grad_()
+    return (
+        lambda: problem.value(xp, safe_svd, leaf),
+        lambda value: torch.autograd.grad(value, leaf),
+    )
+
+
+def bits(array: Any) -> list[str]:
+    """Return every float64 of an array as hexadecimal text, which keeps all of its bits."""
+    import numpy as np
+
+    return [float(x).hex() for x in np.ravel(np.asarray(array, dtype=np.float64))]
+
+
+def ulps(a: str, b: str) -> int:
+    """Return how many floats apart two floats of one sign are, both as hexadecimal text.
+
+    >>> ulps((1.0).hex(), (1.0 + 2**-52).hex())
+    1
+    """
+    import struct
+
+    first, second = (struct.unpack("<q", struct.pack("<d", float.fromhex(x)))[0] for x in (a, b))
+    return abs(first - second)
+
+
+def growth(call: Callable[[], Any], reference: Callable[[], Any], pairs: int = 7) -> float:
+    """Return how many times longer `call` takes than `reference`, timed in pairs (see `measure.ratio`)."""
+    return measure.ratio(call, reference, pairs=pairs).median
