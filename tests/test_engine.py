@@ -318,7 +318,15 @@ BAD_INPUT: dict[str, tuple[Callable[[engine.Session, engine.Tensor], object], st
     "shapes": (lambda s, x: x + s.variable(np.ones(4)), r"add: the shapes \(3,\) and \(4,\) do not"),
     "dtypes": (lambda s, x: x * np.ones(3, np.float32), r"multiply: argument 2 is float32\[3\].*dtypes"),
     "another session": (lambda s, x: x + engine.Session().variable(np.ones(3)), "tensor of another session"),
-    "after its trace": (lambda s, x: engine.sin(escaped_symbol()), "after its trace ended"),
+    "after its trace": (
+        lambda s, x: engine.sin(escaped_symbol()),
+        r"of `escaped.*leaking` \(.*test_engine.py:\d+\) after its trace ended",
+    ),
+    "of an ended trace in another": (
+        lambda s, x: engine.trace(lambda y: y + escaped_symbol(), engine.spec(3)),
+        r"add in `.*lambda.*was given Symbol.* of `escaped.*leaking` .*, whose trace has ended; pass it in",
+    ),
+    "iteration while tracing": (lambda s, x: engine.trace(list, engine.spec(3)), "iteration needs a value"),
     "bool while tracing": (
         lambda s, x: engine.trace(lambda y: y if y else -y, engine.spec(())),
         r"bool\(\) needs a value.*`where`",

@@ -158,7 +158,7 @@ BAD: dict[str, tuple[Callable[..., Any], list[np.ndarray], str]] = {
     "indices": (lambda x: x[0, 0, 0], [ONES], "too many entries for an array of 2 axes"),
     "index by a list": (lambda x: x[[0, 1]], [ONES], "an index must be made of integers"),
     "negative step": (lambda x: x[::-1], [ONES], "positive step"),
-    "iteration": (list, [np.ones(())], "0-d value cannot be iterated"),
+    "iteration": (list, [np.ones(())], "0-d value cannot be iterated|iteration needs a value"),
     "indices out of bounds": (lambda x: xp.take(x, [3]), [ONES], "3 to 3, and axis 1 has length 3"),
     "fractional indices": (lambda x: xp.take_along_axis(x, ONES, axis=0), [ONES], "must be int64"),
     "indices of a shape": (

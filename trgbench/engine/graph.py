@@ -182,6 +182,9 @@ class Symbol(Value):
     def __index__(self) -> int:
         raise self._no_value("an index")
 
+    def __iter__(self) -> Any:
+        raise self._no_value("iteration")
+
     def __array__(self, *_: Any, **__: Any) -> Array:
         raise self._no_value("numpy.asarray()")
 
@@ -192,8 +195,9 @@ class Symbol(Value):
 class Builder:
     """Appends operations on symbols to a graph: what tracing and every transform record with."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, origin: str = "a transform") -> None:
         self.graph = graph
+        self.origin = origin  # what is traced, for messages
         self.open = True
 
     def symbol(self, number: int) -> Symbol:
@@ -205,8 +209,9 @@ class Builder:
 
     def apply(self, op: Op, inputs: Sequence[Any], parameters: tuple) -> Any:
         if not self.open:
+            kept = next(x for x in inputs if isinstance(x, Symbol))
             raise InputError(
-                f"{op.name} was given a traced value after its trace ended; "
+                f"{op.name} was given {kept!r} of {self.origin} after its trace ended; "
                 f"return the value from the traced function instead of keeping it"
             )
         dtype = next(x.dtype for x in inputs if isinstance(x, Symbol))
@@ -219,8 +224,11 @@ class Builder:
     def _number(self, op: Op, x: Any, dtype: np.dtype) -> int:
         if isinstance(x, Symbol):
             if x.recorder is not self:
-                state = "an enclosing" if x.recorder.open else "an ended"
-                raise InputError(f"{op.name} was given {x!r} of {state} trace; pass it in as an argument")
+                state = "which is still traced" if x.recorder.open else "whose trace has ended"
+                raise InputError(
+                    f"{op.name} in {self.origin} was given {x!r} of {x.recorder.origin}, {state}; "
+                    f"pass it in as an argument, or return it"
+                )
             return x.number
         if isinstance(x, Value):
             raise InputError(

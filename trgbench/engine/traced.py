@@ -44,7 +44,7 @@ def trace(function: Callable[..., Any], *specs: Spec) -> Graph:
       %2: float64[] = sum(%1, axes=(0,))
       return %2
     """
-    builder = Builder(Graph())
+    builder = Builder(Graph(), _origin(function))
     arguments = [builder.symbol(builder.graph.add_input(s)) for s in specs]
     try:
         returned = function(*arguments)
@@ -57,11 +57,18 @@ def trace(function: Callable[..., Any], *specs: Spec) -> Graph:
             value = builder.constant(value)
         elif value.recorder is not builder:
             raise InputError(
-                f"the traced function returned {value!r} of another trace; pass it in as an argument"
+                f"{builder.origin} returned {value!r} of {value.recorder.origin}; pass it in as an argument"
             )
         outputs.append(value.number)
     builder.graph.outputs, builder.graph.single = outputs, single
     return builder.graph
+
+
+def _origin(function: Callable[..., Any]) -> str:
+    """Return the name of a function and where it stands."""
+    name = getattr(function, "__qualname__", repr(function))
+    code = getattr(function, "__code__", None)
+    return f"`{name}`" + (f" ({code.co_filename}:{code.co_firstlineno})" if code else "")
 
 
 def grad(graph: Graph, argnums: int | Sequence[int] = 0) -> Graph:
