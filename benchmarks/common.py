@@ -31,16 +31,17 @@ if environment := os.environ.get("ASV_ENV_DIR"):
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{environment}/compiled/torch"
 
 Function = Callable[..., Any]
+Quick = dict[str, list[Any]]
 
 
 def benchmark(
-    pretty_name: str, *, quick: dict[str, list[Any]] | None = None
+    pretty_name: str, *, quick: Quick | list[Quick] | None = None
 ) -> Callable[[Function], Function]:
     """Name a benchmark on the dashboard, and choose what the quick profile runs of it.
 
-    `quick` maps a parameter to the values to run; a parameter that is not in it keeps all of its values.
-    asv publishes the attributes of a function with the list of benchmarks, where `trgbench.suite.profiles`
-    reads this one.
+    `quick` maps a parameter to the values to run; a parameter that is not in it keeps all of its values. A
+    list of such runs them all. asv publishes the attributes of a function with the list of benchmarks, where
+    `trgbench.suite.profiles` reads this one.
     """
 
     def decorate(function: Function) -> Function:

@@ -23,7 +23,13 @@ class Modes:
     def setup(self, backend: str, modes: str, problem: str) -> None:
         self.calls = [call_of(ready(backend, mode, 1, *PROBLEMS[problem])) for mode in modes.split(" / ")]
 
-    @benchmark("Time of one mode over another", quick={"modes": ["eager / traced"]})
+    @benchmark(
+        "Time of one mode over another",
+        quick=[
+            {"modes": ["eager / traced"], "problem": ["vector(1000)"]},
+            {"modes": ["eager-staged / traced-staged"], "problem": ["trg(16, 20)"]},
+        ],
+    )
     def track_ratio(self, *_: object) -> dict[str, Any]:
         # asv computes the median and its interval of whatever comes as samples, as it does for times.
         return {"samples": measure.ratio(*self.calls).samples, "number": 1}

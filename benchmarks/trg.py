@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from benchmarks.common import BACKENDS, MODES, THREADS, WHOLE_GRAPH, Timed, benchmark, loop
 
+# torch.compile takes minutes for a TRG program of the whole graph: too long for the quick profile.
+QUICK_TORCH = ["eager", "eager-staged", "traced-staged"]
+
 
 class WholeGraph(Timed):
     """1 to 4 steps at χ = 16 as one graph: does the cost of a gradient explode with the steps?"""
@@ -15,7 +18,11 @@ class WholeGraph(Timed):
         self.time(loop(backend, mode, threads, "trg", 16, steps))
 
     @benchmark(
-        "Gradient of TRG on the whole graph over the number of steps", quick={"threads": [1], "steps": [1, 4]}
+        "Gradient of TRG on the whole graph over the number of steps",
+        quick=[
+            {"backend": ["native", "jax"], "threads": [1], "steps": [1, 4]},
+            {"backend": ["torch"], "mode": ["eager"], "threads": [1], "steps": [1, 4]},
+        ],
     )
     def time_gradient(self, *_: object) -> None:
         self.loop()
@@ -33,6 +40,12 @@ class TwentySteps(Timed):
     def setup(self, backend: str, mode: str, threads: int, chi: int) -> None:
         self.time(loop(backend, mode, threads, "trg", chi, 20))
 
-    @benchmark("Gradient of 20 TRG steps over the bond dimension χ", quick={"threads": [1], "chi": [8, 16]})
+    @benchmark(
+        "Gradient of 20 TRG steps over the bond dimension χ",
+        quick=[
+            {"backend": ["native", "jax"], "threads": [1], "chi": [8, 16]},
+            {"backend": ["torch"], "mode": QUICK_TORCH, "threads": [1], "chi": [8, 16]},
+        ],
+    )
     def time_gradient(self, *_: object) -> None:
         self.loop()

@@ -35,7 +35,7 @@ class Profile:
         >>> quick = PROFILES["quick"]
         >>> quick.selection([{"name": "trg.Run.time", "param_names": ["backend", "chi"],
         ...                   "params": [["'jax'", "'torch'"], ["8", "16"]], "quick": {"chi": [8]}}])
-        ["^trg\\\\.Run\\\\.time\\\\(('jax'|'torch'), (8)\\\\)$"]
+        ["^trg\\\\.Run\\\\.time\\\\((('jax'|'torch'), (8))\\\\)$"]
         """
         if not self.quick_only:
             return list(self.patterns)
@@ -46,12 +46,15 @@ def _pattern(benchmark: Mapping[str, Any]) -> str:
     name = re.escape(benchmark["name"])
     if not benchmark["params"]:
         return f"^{name}$"
-    quick = benchmark.get("quick", {})
-    choices = []
-    for parameter, values in zip(benchmark["param_names"], benchmark["params"], strict=True):
-        chosen = map(repr, quick[parameter]) if parameter in quick else values
-        choices.append(f"({'|'.join(map(re.escape, chosen))})")
-    return rf"^{name}\({', '.join(choices)}\)$"
+    parts = benchmark.get("quick", {})
+    combinations = []
+    for quick in parts if isinstance(parts, list) else [parts]:
+        choices = []
+        for parameter, values in zip(benchmark["param_names"], benchmark["params"], strict=True):
+            chosen = map(repr, quick[parameter]) if parameter in quick else values
+            choices.append(f"({'|'.join(map(re.escape, chosen))})")
+        combinations.append(", ".join(choices))
+    return rf"^{name}\(({'|'.join(combinations)})\)$"
 
 
 PROFILES = {
