@@ -5,18 +5,22 @@ At the top it imports nothing that loads NumPy: the CPUs are pinned first (see `
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from trgbench import measure
 from trgbench.console import duration
 from trgbench.errors import InputError, check_integer, shown
+
+if TYPE_CHECKING:
+    from trgbench.backends import Prepared
 
 STEPS_MAXIMUM = 100  # 2^100 sites: from about step 60 on, a step's share 2^-step of lnZ/N is below rounding
 SMALL_GAP = 0.01  # the study's jump at beta = 0.44 has a gap of 0.003
@@ -67,29 +71,26 @@ def compute_point(
         InputError: if an argument cannot be used, or the calculation cannot fit into memory.
     """
     measure.pin(threads)  # before the imports below, which load NumPy
-    from trgbench import backends, ising, problems, trg
+    from trgbench import backends, ising, problems
 
     beta = ising.check_beta(beta)
     check_affordable(chi, steps, memory_limit())
     problem = problems.trg(chi, steps)
     progress(f"importing {backend}")
     library = backends.get(backend)
-    results: list[tuple[float, Any]] = []
-    with warnings.catch_warnings():
-        # Of what is not finite (the report says it), and of old usage inside the libraries.
-        for category in (RuntimeWarning, FutureWarning, DeprecationWarning):
-            warnings.simplefilter("ignore", category)
+    results: list[tuple[float, float]] = []
+    with quiet():
         progress(f"preparing {problem} in mode {mode} of {backend}")
         prepared = library.prepare(problem, mode, threads=threads, svd=svd)
         run = functools.partial(prepared.built.run, prepared.built.asarray(problem.check_input(beta)))
         progress(f"running {problem} for the first time")
         first = measure.once(run)
-        second = measure.once(lambda: results.append(prepared(beta)))
+        second = measure.once(lambda: results.append(values(prepared, beta)))
         progress("timing the steady run")
         steady = measure.steady(run) if second < 1 else second  # a long run is steady the second time
         progress("comparing with the exact solution")
-        gap = float(trg.cut_gaps(beta, chi, steps).min())
-    lnz, gradient = results[0]
+        gap = smallest_gap(beta, chi, steps)
+    [(lnz, u)] = results
     point = Point(
         beta=beta,
         steps=steps,
@@ -99,7 +100,7 @@ def compute_point(
         threads=threads,
         svd=svd,
         lnz=lnz,
-        u=-float(gradient),
+        u=u,
         lnz_exact=ising.lnz(beta),
         u_exact=ising.energy(beta),
         min_cut_gap=gap,
@@ -110,6 +111,28 @@ def compute_point(
         },
     )
     return point, prepared.built.notes
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Silence warnings of what is not finite (the result says it), and of old usage inside the libraries."""
+    with warnings.catch_warnings():
+        for category in (RuntimeWarning, FutureWarning, DeprecationWarning):
+            warnings.simplefilter("ignore", category)
+        yield
+
+
+def values(prepared: Prepared, beta: float) -> tuple[float, float]:
+    """Return lnZ/N and u = −d(lnZ/N)/dβ of a TRG problem prepared at order 1."""
+    lnz, gradient = prepared(beta)
+    return lnz, -float(gradient)
+
+
+def smallest_gap(beta: float, chi: int, steps: int) -> float:
+    """Return the smallest relative gap at any cut; see `trgbench.trg.cut_gaps`."""
+    from trgbench import trg
+
+    return float(trg.cut_gaps(beta, chi, steps).min())
 
 
 def check_affordable(chi: int, steps: int, memory: int) -> None:
@@ -156,15 +179,20 @@ def remarks(point: Point) -> list[str]:
         ]
     if point.finite:
         return []
-    if point.svd == "builtin":
-        return [
+    return [why_not_finite(point.beta, point.svd)]
+
+
+def why_not_finite(beta: float, svd: str) -> str:
+    """Return why a result is not finite, and what to do."""
+    if svd == "builtin":
+        return (
             "the gradient is not finite: the builtin derivative of the SVD divides by differences of "
             "singular values, and TRG has equal ones; use --svd safe"
-        ]
-    return [
+        )
+    return (
         f"the result is not finite: the calculation leaves the range of double precision at beta = "
-        f"{point.beta!r}; use a beta nearer to the critical 0.4407"
-    ]
+        f"{beta!r}; use a beta nearer to the critical 0.4407"
+    )
 
 
 def report(point: Point) -> str:
