@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 import trgbench
@@ -115,6 +116,37 @@ def backends_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
+# -------------------------------------------------------------------------------------------- study
+
+
+def study_command(args: argparse.Namespace) -> int:
+    from trgbench.study.command import run
+
+    return run(args)
+
+
+def study_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "experiments", nargs="*", metavar="EXPERIMENT", help="names or numbers (default: all)"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer sizes and samples: 3 minutes, not 15")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="keep the results there (default: in the user's cache)"
+    )
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write tables and claims there, too")
+    parser.add_argument("--resume", action="store_true", help="measure only what the kept results lack")
+    parser.add_argument(
+        "--claims", action="store_true", help="measure nothing; print the claims of the results that are kept"
+    )
+
+
+# --------------------------------------------------------------------------------------------- sweep
+
+
+def sweep_options(parser: argparse.ArgumentParser) -> None:
+    sweep_command.options(parser, number)
+
+
 # ---------------------------------------------------------------------------------- the command line
 
 
@@ -153,6 +185,19 @@ examples:
 """,
         backends_options,
         backends_command,
+    ),
+    Command(
+        "study",
+        "study's twelve experiments on this machine, and which of its claims hold here",
+        """\
+examples:
+  trgbench study --quick                        all twelve in 3 minutes
+  trgbench study depth 9 --json results.json    two of them, by name or number
+  trgbench study --resume                       go on after Ctrl-C
+  trgbench study --claims                       the ledger of claims, from the results kept
+""",
+        study_options,
+        study_command,
     ),
 )
 

@@ -18,7 +18,17 @@ from types import ModuleType
 from trgbench.errors import InputError, check_choice
 
 EXPERIMENTS = (
+    "same-gradient",
+    "why-jax-differs",
+    "same-on-trg",
+    "time-over-n",
+    "first-time",
+    "depth",
+    "whole-graph",
+    "staged",
     "cache",
+    "svd-rule",
+    "shape-change",
     "branching",
 )
 
@@ -35,8 +45,8 @@ def select(names: list[str]) -> tuple[str, ...]:
     Raises:
         InputError: if there is no such experiment.
 
-    >>> select(["branching", "1"])
-    ('cache', 'branching')
+    >>> select(["9", "depth"])
+    ('depth', 'cache')
     """
     chosen = set()
     for name in names:

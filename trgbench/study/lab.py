@@ -15,6 +15,7 @@ from typing import Any
 
 BACKENDS = ("native", "jax", "torch")
 MISSING = "missing"  # {MISSING: reason} stands in the data for what could not be measured
+LEFT_OUT = {MISSING: "left out by --quick"}
 TIMEOUT = 240.0
 
 

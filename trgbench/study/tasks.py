@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -43,24 +43,61 @@ def survey(backend: str) -> dict[str, str]:
     return {"version": backends.get(backend).version}
 
 
+def fastest(call: Callable[[], Any], budget: float = 0.3) -> float:
+    """Return the seconds of a warm call: the fastest of 3 samples or more, over about `budget` seconds.
+
+    The fastest and not the median: other work on the machine can only add to a time.
+    """
+    measure.once(call)
+    return _fastest(call, _repeats(call), budget)
+
+
+def versus(call: Callable[[], Any], other: Callable[[], Any], rounds: int = 7) -> float:
+    """Return how many times longer a warm `call` takes than a warm `other`: the fastest of both, in turns."""
+    calls = (call, other)
+    for each in calls:
+        measure.once(each)
+    repeats = [_repeats(each) for each in calls]
+    times = [
+        [measure.once(_loop(c, n)) / n for c, n in zip(calls, repeats, strict=True)] for _ in range(rounds)
+    ]
+    return min(a for a, _ in times) / min(b for _, b in times)
+
+
+def _repeats(call: Callable[[], Any]) -> int:
+    """Return how often to repeat a warm call, so that a sample lasts long enough for the clock."""
+    return max(1, math.ceil(measure.SAMPLE_SECONDS / min(measure.once(call) for _ in range(2))))
+
+
+def _loop(call: Callable[[], Any], number: int) -> Callable[[], None]:
+    def loop() -> None:
+        for _ in range(number):
+            call()
+
+    return loop
+
+
+def _fastest(call: Callable[[], Any], number: int, budget: float) -> float:
+    samples: list[float] = []
+    while len(samples) < 3 or number * sum(samples) < budget:
+        samples.append(measure.once(_loop(call, number)) / number)
+    return min(samples)
+
+
 def halves(forward: Callable[[], Any], backward: Callable[[Any], Any], budget: float) -> tuple[float, float]:
-    """Return the median seconds of a warm `forward` and of the `backward` that takes what it returned."""
+    """Return the fastest seconds of a warm `forward` and of the `backward` that takes what it returned."""
     pairs: list[tuple[float, float]] = []
     backward(forward())
     backward(forward())
     end = time.perf_counter() + budget
-    while len(pairs) < 3 or (time.perf_counter() < end and len(pairs) < 1000):
+    while len(pairs) < 3 or time.perf_counter() < end:
         start = time.perf_counter()
         kept = forward()
         middle = time.perf_counter()
         backward(kept)
         pairs.append((middle - start, time.perf_counter() - middle))
-    return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
-
-
-def eager_halves(backend: str, problem: Any, budget: float) -> tuple[float, float]:
-    """Return the seconds of a recorded forward and of the backward over it, as one graph."""
-    return halves(*eager_calls(backend, problem), budget)
+        del kept  # or the next forward's memory is new every time
+    return min(a for a, _ in pairs), min(b for _, b in pairs)
 
 
 def eager_calls(backend: str, problem: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
@@ -102,8 +139,3 @@ def ulps(a: str, b: str) -> int:
 
     first, second = (struct.unpack("<q", struct.pack("<d", float.fromhex(x)))[0] for x in (a, b))
     return abs(first - second)
-
-
-def growth(call: Callable[[], Any], reference: Callable[[], Any], pairs: int = 7) -> float:
-    """Return how many times longer `call` takes than `reference`, timed in pairs (see `measure.ratio`)."""
-    return measure.ratio(call, reference, pairs=pairs).median
