@@ -82,11 +82,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "backends": PHYSICS | {"engine", "backends"},
     # The engine: what a cache counts and what a tape costs is no part of a backend's contract.
     "study": USERS | {"study", "engine", "console"},
+    # What it keeps is written, and its machine described, as the study's results are; point knows what fits.
+    "advise": USERS | {"advise", "study", "console", "point"},
     "suite": USERS | {"suite"},
     "sweep": USERS | {"sweep"},
     "console": {"errors"},
     "point": USERS | {"trg", "console"},
-    "__main__": USERS | {"console", "point", "study", "suite", "sweep"},
+    "__main__": USERS | {"advise", "console", "point", "study", "suite", "sweep"},
     "benchmarks": USERS | {"benchmarks"},
 }
 

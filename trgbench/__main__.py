@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import trgbench
+from trgbench.advise import command as advise_command
 from trgbench.console import Progress, one_line, prompt_interrupts, strict_json
 from trgbench.errors import InputError
 from trgbench.point import Point, compute_point, remarks, report
+from trgbench.sweeps import command as sweep_command
 
 DONE, NOT_FINITE, CANNOT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 
@@ -116,6 +118,13 @@ def backends_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
+# -------------------------------------------------------------------------------------------- advise
+
+
+def advise_options(parser: argparse.ArgumentParser) -> None:
+    advise_command.options(parser, number)
+
+
 # -------------------------------------------------------------------------------------------- study
 
 
@@ -152,13 +161,17 @@ def sweep_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Command:
-    """A subcommand: its name and texts, what adds its options, and what runs it and returns the exit code."""
+    """A subcommand: its name and texts, what adds its options, and what runs it and returns the exit code.
+
+    After Ctrl-C it has `patience` seconds to end by itself.
+    """
 
     name: str
     summary: str
     examples: str
     options: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
+    patience: float = 1.0
 
 
 COMMANDS = (
@@ -199,6 +212,21 @@ examples:
         study_options,
         study_command,
     ),
+    Command(
+        "advise",
+        "backend and mode to use for so many gradients, from costs measured on this machine",
+        advise_command.EXAMPLES,
+        advise_options,
+        advise_command.run,
+    ),
+    Command(
+        "sweep",
+        "curves over beta at several chi, computed on all CPUs or on a Dask cluster",
+        sweep_command.EXAMPLES,
+        sweep_options,
+        sweep_command.run,
+        patience=15.0,  # to write the output and to stop the workers
+    ),
 )
 
 
@@ -230,7 +258,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=f"{examples}\n{EXIT_CODES}",
         **layout,
     )
-    parser.set_defaults(run=no_command)
+    parser.set_defaults(run=no_command, patience=1.0)
     parser.add_argument("--version", action="version", version=f"trgbench {trgbench.__version__}")
     subparsers = parser.add_subparsers(metavar="COMMAND")
     for command in COMMANDS:
@@ -242,7 +270,7 @@ def make_parser() -> argparse.ArgumentParser:
             **layout,
         )
         command.options(subparser)
-        subparser.set_defaults(run=command.run)
+        subparser.set_defaults(run=command.run, patience=command.patience)
     return parser
 
 
@@ -261,7 +289,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         try:
             args = make_parser().parse_args(arguments)
-            with prompt_interrupts(INTERRUPTED):
+            with prompt_interrupts(INTERRUPTED, args.patience):
                 code: int = args.run(args)
         except SystemExit as stop:  # --help and --version
             code = int(stop.code or 0)
