@@ -7,7 +7,7 @@ from typing import Any
 
 from trgbench.console import one_line
 from trgbench.study.claims import Claim, Facts, equals
-from trgbench.study.lab import Lab
+from trgbench.study.lab import BACKENDS, LEFT_OUT, MISSING, Lab
 from trgbench.study.tables import pick, table
 from trgbench.study.tasks import bits
 
@@ -16,15 +16,26 @@ TITLE = "Can the function branch on a value that it computed?"
 # f(x) = Σ x² if max x > 1, else Σ sin x, on the study's x = −2 … 2: the branch is Σ x².
 
 
-def branch(backend: str) -> dict[str, Any]:
-    """Return what eager and traced make of a host-language `if`, and of `where`."""
+def branch(backend: str, traced: bool) -> dict[str, Any]:
+    """Return what eager and, if asked for, traced make of a host-language `if`, and of `where`."""
     import numpy as np
 
+    from trgbench import backends
+
     x = np.linspace(-2, 2, 1000)
-    return {"native": _native, "jax": _jax, "torch": _torch}[backend](x)
+    gradient, refused, where = {"native": _native, "jax": _jax, "torch": _torch}[backend](x)
+    reason = backends.get(backend).unavailable("traced") if traced else LEFT_OUT[MISSING]
+    if reason:
+        absent = {MISSING: reason}
+        return {**_report(x, gradient, None, None), "traced": absent, "where": absent}
+    return _report(x, gradient, refused, where)
 
 
-def _native(x: Any) -> dict[str, Any]:
+# Each returns the eager gradient of the function with an `if`, what traces it, and the traced gradient
+# of the function with `where`.
+
+
+def _native(x: Any) -> tuple[Any, Any, Any]:
     from trgbench import engine
 
     def with_if(x: Any) -> Any:
@@ -43,10 +54,10 @@ def _native(x: Any) -> dict[str, Any]:
     def traced(function: Any) -> Any:
         return engine.Runtime().prepare(engine.grad(engine.trace(function, engine.spec(x.shape))))
 
-    return _report(x, gradient, lambda: traced(with_if)(x), lambda at: traced(with_where)(at))
+    return gradient, lambda: traced(with_if)(x), lambda at: traced(with_where)(at)
 
 
-def _jax(x: Any) -> dict[str, Any]:
+def _jax(x: Any) -> tuple[Any, Any, Any]:
     import jax
     import jax.numpy as jnp
 
@@ -58,18 +69,11 @@ def _jax(x: Any) -> dict[str, Any]:
     def with_where(x: Any) -> Any:
         return jnp.where(jnp.max(x) > 1.0, jnp.sum(x * x), jnp.sum(jnp.sin(x)))
 
-    return _report(
-        x,
-        jax.grad(with_if),
-        lambda: jax.jit(jax.grad(with_if))(x),
-        jax.jit(jax.grad(with_where)),
-    )
+    return jax.grad(with_if), lambda: jax.jit(jax.grad(with_if))(x), jax.jit(jax.grad(with_where))
 
 
-def _torch(x: Any) -> dict[str, Any]:
+def _torch(x: Any) -> tuple[Any, Any, Any]:
     import torch
-
-    from trgbench import backends
 
     def with_if(x: Any) -> Any:
         return (x * x).sum() if x.max() > 1.0 else x.sin().sum()
@@ -84,15 +88,10 @@ def _torch(x: Any) -> dict[str, Any]:
 
         return gradient
 
-    if reason := backends.get("torch").unavailable("traced"):
-        unavailable = {"missing": reason}
-        return {**_report(x, gradient_of(with_if), None, None), "traced": unavailable, "where": unavailable}
-    return _report(
-        x,
-        gradient_of(with_if),
-        lambda: gradient_of(torch.compile(with_if, fullgraph=True))(x),
-        gradient_of(torch.compile(with_where, fullgraph=True)),
-    )
+    def compiled(function: Any) -> Any:
+        return gradient_of(torch.compile(function, fullgraph=True))
+
+    return gradient_of(with_if), lambda: compiled(with_if)(x), lambda at: compiled(with_where)(at)
 
 
 def _report(x: Any, gradient: Any, traced: Any, where: Any) -> dict[str, Any]:
@@ -120,7 +119,11 @@ def _report(x: Any, gradient: Any, traced: Any, where: Any) -> dict[str, Any]:
 
 
 def measure(lab: Lab) -> dict[str, Any]:
-    return lab.each(branch)
+    # PyTorch's compiler takes half a minute, most of it to be imported.
+    return {
+        backend: lab.run(branch, backend=backend, traced=not (lab.quick and backend == "torch"))
+        for backend in BACKENDS
+    }
 
 
 def tables(data: Mapping[str, Any]) -> list[dict[str, Any]]:

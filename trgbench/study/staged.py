@@ -100,13 +100,18 @@ def measure(lab: Lab) -> dict[str, Any]:
     return data
 
 
+def _digits(cell: Any) -> Any:
+    return f"{cell:.15f}" if isinstance(cell, float) else cell
+
+
 def tables(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = [
         [
             beta,
             backend,
             mode,
-            *(pick(data, backend, mode, beta, what) for what in ("lnz", "u", "error", "seconds")),
+            *(_digits(pick(data, backend, mode, beta, what)) for what in ("lnz", "u")),
+            *(pick(data, backend, mode, beta, what) for what in ("error", "seconds")),
         ]
         for beta in BETAS
         for backend in BACKENDS
@@ -200,8 +205,8 @@ CLAIMS = (
         "In stages eager is faster, since traced runs each step's forward again, both SVDs included.",
         "638 against 945 ms",
         lambda facts: facts["ratio"]["eager_over_traced"],
-        at_most(0.9),
-        "eager takes at most 0.9 of traced's time",
+        at_most(0.8),
+        "eager takes at most 0.8 of traced's time",
         "{:.3f} of traced's",
         better="traced hands its residuals to the reverse program and repeats no SVD",
     ),

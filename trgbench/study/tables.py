@@ -25,18 +25,23 @@ def table(
 ) -> dict[str, Any]:
     """Return a table as the schema has it; columns are pairs of name and unit (`s`, `bytes` or none).
 
-    A column without a single figure is left out. A cell may be a measured mapping that is missing: it stays
-    empty, and its reason becomes a note.
+    A cell may be what a measurement that is missing left in its place: it stays empty, and its reason becomes
+    a note. Rows and columns without a single figure are left out.
     """
     heads = [{"name": name, "unit": "", "parameter": True} for name in parameters]
     heads += [{"name": name, "unit": unit, "parameter": False} for name, unit in columns]
-    remarks = dict.fromkeys(notes)
+    measured = [i for i, head in enumerate(heads) if not head["parameter"]]
+    reasons: dict[str, dict[str, None]] = {}
     cells = []
     for row in rows:
-        cells.append([None if isinstance(cell, Mapping) else cell for cell in row])
-        for head, cell in zip(heads, row, strict=True):
-            if isinstance(cell, Mapping):
-                remarks[f"{head['name']}: {cell['missing']}"] = None
+        figures = [None if isinstance(cell, Mapping) else cell for cell in row]
+        empty = all(figures[i] is None for i in measured)
+        label = " ".join(cell for cell in row[: measured[0]] if isinstance(cell, str)) if empty else ""
+        for i in measured:
+            if isinstance(row[i], Mapping):
+                reasons.setdefault(row[i]["missing"], {})[label or str(heads[i]["name"])] = None
+        if not empty:
+            cells.append(figures)
     kept = [
         i for i, head in enumerate(heads) if head["parameter"] or any(row[i] is not None for row in cells)
     ]
@@ -45,7 +50,7 @@ def table(
         "title": title,
         "columns": [heads[i] for i in kept],
         "rows": [[row[i] for i in kept] for row in cells],
-        "notes": list(remarks),
+        "notes": [*notes, *(f"{', '.join(which)}: {reason}" for reason, which in reasons.items())],
     }
 
 

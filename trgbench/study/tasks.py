@@ -48,55 +48,54 @@ def fastest(call: Callable[[], Any], budget: float = 0.3) -> float:
 
     The fastest and not the median: other work on the machine can only add to a time.
     """
-    measure.once(call)
-    return _fastest(call, _repeats(call), budget)
+    samples: list[float] = []
+    number, spent = _repeats(call), 0.0
+    while len(samples) < 3 or spent < budget:
+        samples.append(_sample(call, number))
+        spent += number * samples[-1]
+        if spent > 5 * budget and len(samples) > 1:  # a call of seconds is steady the second time
+            break
+    return min(samples)
 
 
 def versus(call: Callable[[], Any], other: Callable[[], Any], rounds: int = 7) -> float:
     """Return how many times longer a warm `call` takes than a warm `other`: the fastest of both, in turns."""
     calls = (call, other)
-    for each in calls:
-        measure.once(each)
     repeats = [_repeats(each) for each in calls]
-    times = [
-        [measure.once(_loop(c, n)) / n for c, n in zip(calls, repeats, strict=True)] for _ in range(rounds)
-    ]
+    times = [[_sample(*pair) for pair in zip(calls, repeats, strict=True)] for _ in range(rounds)]
     return min(a for a, _ in times) / min(b for _, b in times)
 
 
 def _repeats(call: Callable[[], Any]) -> int:
-    """Return how often to repeat a warm call, so that a sample lasts long enough for the clock."""
-    return max(1, math.ceil(measure.SAMPLE_SECONDS / min(measure.once(call) for _ in range(2))))
+    """Warm a call up, and return how often to repeat it so that a sample lasts long enough for the clock."""
+    first = measure.once(call)
+    return 1 if first > 0.1 else max(1, math.ceil(measure.SAMPLE_SECONDS / measure.once(call)))
 
 
-def _loop(call: Callable[[], Any], number: int) -> Callable[[], None]:
+def _sample(call: Callable[[], Any], number: int) -> float:
+    """Return the seconds of one of `number` calls in a row."""
+
     def loop() -> None:
         for _ in range(number):
             call()
 
-    return loop
-
-
-def _fastest(call: Callable[[], Any], number: int, budget: float) -> float:
-    samples: list[float] = []
-    while len(samples) < 3 or number * sum(samples) < budget:
-        samples.append(measure.once(_loop(call, number)) / number)
-    return min(samples)
+    return measure.once(loop) / number
 
 
 def halves(forward: Callable[[], Any], backward: Callable[[Any], Any], budget: float) -> tuple[float, float]:
     """Return the fastest seconds of a warm `forward` and of the `backward` that takes what it returned."""
     pairs: list[tuple[float, float]] = []
     backward(forward())
-    backward(forward())
-    end = time.perf_counter() + budget
-    while len(pairs) < 3 or time.perf_counter() < end:
+    begun = time.perf_counter()
+    while len(pairs) < 3 or time.perf_counter() - begun < budget:
         start = time.perf_counter()
         kept = forward()
         middle = time.perf_counter()
         backward(kept)
         pairs.append((middle - start, time.perf_counter() - middle))
         del kept  # or the next forward's memory is new every time
+        if time.perf_counter() - begun > 3 * budget and len(pairs) > 1:
+            break
     return min(a for a, _ in pairs), min(b for _, b in pairs)
 
 
