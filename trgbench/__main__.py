@@ -18,7 +18,6 @@ from trgbench.advise import command as advise_command
 from trgbench.console import Progress, one_line, prompt_interrupts, strict_json
 from trgbench.errors import InputError
 from trgbench.point import Point, compute_point, remarks, report
-from trgbench.sweeps import command as sweep_command
 
 DONE, NOT_FINITE, CANNOT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 
@@ -143,17 +142,11 @@ def study_options(parser: argparse.ArgumentParser) -> None:
         "--json", type=Path, metavar="FILE", help="keep the results there (default: in the user's cache)"
     )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write tables and claims there, too")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with plots there, too")
     parser.add_argument("--resume", action="store_true", help="measure only what the kept results lack")
     parser.add_argument(
         "--claims", action="store_true", help="measure nothing; print the claims of the results that are kept"
     )
-
-
-# --------------------------------------------------------------------------------------------- sweep
-
-
-def sweep_options(parser: argparse.ArgumentParser) -> None:
-    sweep_command.options(parser, number)
 
 
 # ---------------------------------------------------------------------------------- the command line
@@ -218,14 +211,6 @@ examples:
         advise_command.EXAMPLES,
         advise_options,
         advise_command.run,
-    ),
-    Command(
-        "sweep",
-        "curves over beta at several chi, computed on all CPUs or on a Dask cluster",
-        sweep_command.EXAMPLES,
-        sweep_options,
-        sweep_command.run,
-        patience=15.0,  # to write the output and to stop the workers
     ),
 )
 

@@ -27,6 +27,22 @@ LONG = 0.2  # seconds; a call as long as this is steady from the second on (prep
 NO_CACHES = {"JAX_ENABLE_COMPILATION_CACHE": "0", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
 
 
+class Clock:
+    """Seconds of this process and of the compilers it has waited for.
+
+    On one thread they are the CPU's, so that other processes of a busy machine do not count. On several they
+    are the wall's: the CPUs' time is no longer what one waits for.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.timer = time.process_time if threads == 1 else time.perf_counter
+        self.one = threads == 1
+
+    def __call__(self) -> float:
+        children = os.times() if self.one else None
+        return self.timer() + (children.children_user + children.children_system if children else 0.0)
+
+
 def say(**fields: Any) -> None:
     print(json.dumps(fields), file=sys.__stdout__, flush=True)
 
@@ -93,15 +109,23 @@ def probe(
     if mode == "forward" and made.example.shape != ():
         return say(why_not="forward mode is for a scalar input only", done=True)
     say(doing="compiling it" if mode.startswith("traced") else "making it ready")
+    clock = Clock(threads)
+    wall, start = time.perf_counter(), clock()
     built = library.prepare(made, mode, threads, svd).built
+    share = min(
+        1.0, (clock() - start) / (time.perf_counter() - wall)
+    )  # of the wall's time, which `costs` has
     costs = {name: built.costs.get(name) for name in ("trace", "compile", "prepare")}
-    say(**costs, traced=costs["trace"] is not None or costs["compile"] is not None)
+    say(
+        traced=costs["trace"] is not None or costs["compile"] is not None,
+        **{name: seconds and seconds * share for name, seconds in costs.items()},
+    )
     say(doing="its first run")
     x = built.asarray(made.example)
     run = functools.partial(built.run, x)
-    results: list[tuple[Any, Any]] = []
-    first = measure.once(lambda: results.append(run()))
-    value, gradient = results.pop()
+    start = clock()
+    value, gradient = run()
+    first = clock() - start
     if reason := check(made, value, gradient):
         return say(why_not=reason, done=True)
     result = float(gradient) if made.example.shape == () else None
@@ -112,14 +136,14 @@ def probe(
         return say(each=first, done=True)
     if changing_shape:
         other = getattr(problems, problem)(**another_shape(problem, sizes))
-        start = time.perf_counter()
+        start = clock()
         built = library.prepare(other, mode, threads, svd).built
         built.run(built.asarray(other.example))
-        say(each=time.perf_counter() - start)
+        say(each=clock() - start)
     elif first < LONG:
-        say(each=measure.steady(run))
+        say(each=measure.steady(run, timer=clock.timer))
     else:
-        say(each=statistics.median([first, measure.once(run), measure.once(run)]))
+        say(each=statistics.median([first, *(measure.once(run, timer=clock.timer) for _ in range(2))]))
     # First the peak of all so far: measuring one call resets the kernel's mark.
     say(process=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     say(memory=measure.peak_memory(run), done=True)

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from trgbench import backends
 from trgbench.advise.costs import NO_TIME_LEFT, Combination, Costs, Setting
 from trgbench.console import duration
 
@@ -41,6 +40,8 @@ SLOW = (
 
 def combinations(setting: Setting) -> list[Combination]:
     """Return what to measure, quick ones first; of TRG also the libraries' own SVD rules, once a backend."""
+    from trgbench import backends  # here, because it loads NumPy
+
     pairs = [(name, mode) for name in backends.names() for mode in backends.MODES]
     pairs = sorted(pairs, key=lambda pair: SLOW.index(pair) if pair in SLOW else -1)
     found = [Combination(*pair) for pair in pairs if setting.problem == "trg" or pair[1] != "forward"]

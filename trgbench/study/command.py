@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from trgbench import study
 from trgbench.console import strict_json
 from trgbench.errors import InputError
-from trgbench.study import results, tables
+from trgbench.study import report, results, tables
 from trgbench.study.claims import SOURCE_MACHINE, summary
 from trgbench.study.lab import MISSING, Lab
 from trgbench.study.tasks import survey
@@ -38,6 +38,9 @@ def run(args: argparse.Namespace) -> int:
     results.check_writable(path)
     if args.markdown:
         results.check_writable(args.markdown)
+    if args.html:
+        report.check_available()
+        results.check_writable(args.html)
     left = [name for name in names if not (args.resume and name in done)]
     interrupted = False
     missing: dict[str, str] = {}
@@ -59,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
     whole = results.assemble(done, args.quick, missing)
     if args.markdown and not interrupted:
         results.write(args.markdown, tables.markdown(whole, summary))
+    if args.html and not interrupted:
+        results.write(args.html, report.html(whole))
     print_tables(whole, names)
     if interrupted:
         remark = f"interrupted; {len(done)} of {len(study.EXPERIMENTS)} experiments are kept in {path}"
@@ -77,7 +82,7 @@ def resume_line(args: argparse.Namespace) -> str:
     """Return the command that goes on where this one stopped."""
     words = ["trgbench study", *args.experiments, "--resume"]
     words += ["--quick"] if args.quick else []
-    for option in ("json", "markdown"):
+    for option in ("json", "markdown", "html"):
         words += [f"--{option} {value}"] if (value := getattr(args, option)) else []
     return " ".join(map(str, words))
 

@@ -24,12 +24,12 @@ COLOURS = {"native": "#0072B2", "jax": "#D55E00", "torch": "#009E73"}
 STYLES = {  # of a mode, and of a part of it: dash, marker, width, hatch
     "eager": ("-", "o", 1.8, ""),
     "traced": ("--", "s", 1.8, "////"),
-    "eager-staged": ("-.", "D", 1.8, "..."),
+    "eager-staged": ("-.", "D", 1.8, "\\\\\\\\"),
     "traced-staged": (":", "P", 1.8, "xxxx"),
-    "forward": ("-.", "^", 0.9, "\\\\\\\\"),
+    "forward": ("-.", "^", 0.9, "||||"),
     "backward": (":", "v", 0.9, "++"),
 }
-SETTINGS = {
+SETTINGS: Any = {
     "svg.fonttype": "none",  # text stays text
     "text.parse_math": False,  # a label is data: it may hold any character
     "font.family": "sans-serif",
@@ -37,6 +37,7 @@ SETTINGS = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.color": "#d8d8d8",
     "grid.linewidth": 0.6,
     "hatch.linewidth": 0.6,
@@ -84,21 +85,28 @@ def points(xs: Iterable[Any], ys: Iterable[Any]) -> list[tuple[float, float]]:
 def lines(id: str, table: Mapping[str, Any], xlabel: str) -> str | None:
     """Return time over the table's only parameter, both logarithmic, or None if there is nothing to show."""
     xs = [row[0] for row in table["rows"]]
-    drawn = []
+    columns: dict[Series, list[Any]] = {}
     for number, column in enumerate(table["columns"]):
         what = series(column["name"])
-        if column["unit"] != "s" or what is None or what.part not in ("", "run", "forward", "backward"):
-            continue
-        if pairs := points(xs, (row[number] for row in table["rows"])):
-            drawn.append((what._replace(part="" if what.part == "run" else what.part), pairs))
+        if column["unit"] == "s" and what and what.part in ("", "run", "forward", "backward"):
+            part = "" if what.part == "run" else what.part
+            columns[what._replace(part=part)] = [row[number] for row in table["rows"]]
+    for what in [what for what in columns if what.part == "forward"]:
+        backward = columns.get(what._replace(part="backward"))
+        if what._replace(part="") not in columns and backward is not None:
+            halves = zip(columns[what], backward, strict=True)
+            whole = [None if None in pair else sum(pair) for pair in halves]
+            columns[what._replace(part="")] = whole
+    drawn = [(what, shown) for what, ys in sorted(columns.items()) if (shown := points(xs, ys))]
     if not drawn:
         return None
     with mpl.rc_context(SETTINGS):
         figure, axes = _axes((8.6, 4.6))
         for number, (what, pairs) in enumerate(drawn):
             _line(axes, what, pairs, f"{id}-mark-{number}")
-        axes.set(xscale="log", yscale="log", xlabel=xlabel, ylabel="time of one gradient [s]")
+        axes.set(xscale="log", yscale="log", xlabel=xlabel, ylabel="time of one gradient (unit at each tick)")
         ticks = sorted({x for _, pairs in drawn for x, _ in pairs})
+        _counts(axes.xaxis)
         if len(ticks) <= 12 and ticks[-1] < 1e4:
             axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
             axes.set_xticks([], minor=True)
@@ -127,7 +135,9 @@ def bars(id: str, table: Mapping[str, Any]) -> str | None:
                 if mode == "eager":
                     bar[0].set_facecolor(COLOURS[name])
                 bar[0].set_gid(f"{id}-mark-{number}")
-                axes.annotate(duration(seconds), (seconds, place), (4, 0), textcoords="offset points", va="center")
+                axes.annotate(
+                    duration(seconds), (seconds, place), (4, 0), textcoords="offset points", va="center"
+                )
                 middles.append(place)
                 labels.append(f"{name} {mode}")
                 place += 1.0
@@ -143,7 +153,9 @@ def bars(id: str, table: Mapping[str, Any]) -> str | None:
 
 def nth_gradient(id: str, table: Mapping[str, Any]) -> str | None:
     """Return the time to the N-th gradient over N, of a table of (backend, mode, first, further)."""
-    rows = [row for row in table["rows"] if row[0] in COLOURS and row[1] in STYLES and points([row[2]], [row[3]])]
+    rows = [
+        row for row in table["rows"] if row[0] in COLOURS and row[1] in STYLES and points([row[2]], [row[3]])
+    ]
     if not rows:
         return None
     crossings = envelope([(row[2], row[3]) for row in rows])
@@ -159,8 +171,13 @@ def nth_gradient(id: str, table: Mapping[str, Any]) -> str | None:
             axes.annotate(
                 f"N = {math.ceil(n):,}", (n, seconds), (6, -16), textcoords="offset points", color="black"
             )
-        axes.set(xscale="log", yscale="log", xlabel="number of gradients N", ylabel="time to the N-th gradient [s]")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{n:,.0f}"))
+        axes.set(
+            xscale="log",
+            yscale="log",
+            xlabel="number of gradients N",
+            ylabel="time to the N-th gradient (unit at each tick)",
+        )
+        _counts(axes.xaxis)
         _times(axes.yaxis)
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, handlelength=3.6)
         return _svg(figure, id, table["title"])
@@ -172,7 +189,8 @@ def envelope(costs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     >>> envelope([(1.0, 0.1), (0.1, 0.2), (5.0, 5.0)])
     [(10.0, 1.9)]
     """
-    n, found = 1.0, []
+    n = 1.0
+    found: list[tuple[float, float]] = []
     now = min(costs, key=lambda cost: cost)
     while True:
         ahead = [
@@ -209,7 +227,11 @@ def _line(
 
 
 def _times(axis: Any) -> None:
-    axis.set_major_formatter(FuncFormatter(lambda seconds, _: duration(seconds)))
+    axis.set_major_formatter(FuncFormatter(lambda s, _: f"{s:,.0f} s" if s >= 1000 else duration(s)))
+
+
+def _counts(axis: Any) -> None:
+    axis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:,.0f}"))
 
 
 def _svg(figure: Figure, id: str, title: str) -> str:
@@ -220,5 +242,6 @@ def _svg(figure: Figure, id: str, title: str) -> str:
     with mpl.rc_context({"svg.hashsalt": id}):
         figure.savefig(text, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     svg = text.getvalue()
-    svg = svg[svg.index("<svg") :]
+    svg = svg[svg.index("<svg") :]  # without what only a file of its own needs
+    svg = re.sub(r' id="[a-z0-9.]+_\d+"', "", svg)  # figure_1, text_3 …: the same in every plot, and unused
     return svg.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1)

@@ -1,7 +1,8 @@
-"""The study as one self-contained page: `html(results)`. It opens from a file, and has neither script nor network."""
+"""The study as one self-contained page: it opens from a file, and has neither script nor network."""
 
 from __future__ import annotations
 
+import importlib.util
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ def nth_tables(results: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def trg_table(results: Mapping[str, Any]) -> Table:
-    """Return the time of a warm gradient of TRG by backend and mode: 20 steps, or as many as were measured."""
+    """Return the time of a warm gradient of TRG by backend and mode, of as many steps as were measured."""
     rows: list[list[Any]] = []
     steps = whole_graph_costs(results)
     number = max(steps, default=20)
@@ -96,7 +97,7 @@ def trg_table(results: Mapping[str, Any]) -> Table:
                 if cells["gradient"] is not None:
                     staged.setdefault((cells["backend"], cells["mode"]), []).append(cells["gradient"])
     rows += [[*key, statistics.median(times)] for key, times in staged.items()]
-    title = f"TRG, {number} steps as one graph and 20 in stages, chi = 16, 1 thread: one warm gradient"
+    title = f"TRG, {number} steps, chi = 16, 1 thread: one warm gradient by backend and mode"
     notes = ["in stages: the median over all beta"] if staged else []
     return table("trg-by-mode", title, ["backend", "mode"], [("gradient", "s")], rows, notes)
 
@@ -107,9 +108,19 @@ def plots(results: Mapping[str, Any]) -> list[Plot]:
 
     found = []
     for experiment, number, xlabel, caption in (
-        ("time-over-n", 4, "n [elements]", "Small arrays cost what dispatch costs, large ones what memory costs."),
+        (
+            "time-over-n",
+            4,
+            "n [elements]",
+            "Small arrays cost what dispatch costs, large ones what memory costs.",
+        ),
         ("depth", 6, "depth [layers]", "A straight line of slope 1 is cost linear in depth."),
-        ("whole-graph", 7, "steps", "Run times of one graph of all steps; tracing and compiling are in the table."),
+        (
+            "whole-graph",
+            7,
+            "steps",
+            "Run times of one graph of all steps; tracing and compiling are in the table.",
+        ),
     ):
         for content in tables_of(results, experiment):
             names = [column["name"] for column in content["columns"]]
@@ -119,9 +130,7 @@ def plots(results: Mapping[str, Any]) -> list[Plot]:
     bars = trg_table(results)
     caption = "Filled: eager on the whole graph. Hatched: the other modes."
     found.append(Plot(bars["id"], 8, plots.bars(f"plot-{bars['id']}", bars), caption, bars))
-    caption = (
-        "first + (N - 1) x each further one. A circle is a break-even: from that N on another mode is the fastest."
-    )
+    caption = "First + (N - 1) x each further one. From the N of a circle on, another mode is the fastest."
     for content in nth_tables(results):
         svg = plots.nth_gradient(f"plot-{content['id']}", content)
         found.append(Plot(content["id"], 5, svg, caption, content))
@@ -137,21 +146,30 @@ def groups(claims: Sequence[Mapping[str, Any]], results: Mapping[str, Any]) -> l
     return [(titles.get(name, name), group) for name, group in found.items()]
 
 
+def check_available() -> None:
+    """Return if a page can be made.
+
+    Raises:
+        Unavailable: if matplotlib or Jinja is not installed.
+    """
+    for package in ("matplotlib", "jinja2"):
+        if importlib.util.find_spec(package) is None:
+            raise Unavailable(
+                f"the report needs the package {package}, which is not installed; "
+                "install it with: pip install 'trgbench[report]'"
+            )
+
+
 def html(results: Mapping[str, Any]) -> str:
     """Return the page.
 
     Raises:
         Unavailable: if matplotlib or Jinja is not installed.
     """
-    try:
-        import jinja2
+    check_available()
+    import jinja2
 
-        drawn = plots(results)
-    except ModuleNotFoundError as error:
-        raise Unavailable(
-            f"the report needs the package {error.name}, which is not installed; "
-            "install it with: pip install 'trgbench[report]'"
-        ) from error
+    drawn = plots(results)
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("trgbench.study", "."),
         autoescape=True,  # what the results hold is text, whatever it looks like
