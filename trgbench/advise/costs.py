@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from trgbench.errors import InputError, check_integer, shown
+from trgbench.errors import InputError, check_integer, check_threads, shown
 
 NO_TIME_LEFT = "not measured: the time for measuring was used up"
 SIZES = {"vector": ("n",), "chain": ("depth",), "trg": ("chi", "steps")}
@@ -163,6 +163,4 @@ def check_setting(
             f"{wanted[0]}={shown(largest)} cannot fit into the {memory / 2**30:.3g} GiB of memory here; "
             f"choose at most {memory // 64}"
         )
-    return Setting(
-        problem, tuple(checked.items()), check_integer("threads", threads, minimum=1), changing_shape
-    )
+    return Setting(problem, tuple(checked.items()), check_threads(threads), changing_shape)
