@@ -324,8 +324,7 @@ def test_a_combination_is_measured(combination: Combination, changing: bool) -> 
     assert 0 < costs.each < 1
     assert costs.traced == (combination is TRACED) == (costs.trace is not None)
     assert costs.result == pytest.approx(0.87, abs=0.2)
-    assert costs.process is not None
-    assert costs.process > 2**24
+    assert costs.process is not None and costs.process > 2**24
     assert Costs.from_json(costs.to_json()) == costs
 
 

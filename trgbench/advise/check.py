@@ -29,7 +29,7 @@ from trgbench.advise.survey import BUDGET
 from trgbench.console import duration
 
 ALLOWED = 1.15
-FAR = 3.0  # what is predicted to take so many times as long as the best is not run
+FAR = 2.0  # what is predicted to take longer by more than this is not run, but the first three
 ROUNDS = 3
 
 
@@ -86,7 +86,8 @@ def brute_force(asked: Question, combination: Combination) -> float:
 def compare(asked: Question, advice: Advice) -> dict[Combination, float]:
     """Return the measured medians of what is not predicted to be far behind."""
     assert advice.best is not None
-    near = [key for key, seconds in advice.times.items() if seconds <= FAR * advice.times[advice.best]]
+    limit = FAR * advice.times[advice.best]
+    near = [key for rank, (key, seconds) in enumerate(advice.times.items()) if rank < 3 or seconds <= limit]
     rounds: dict[Combination, list[float]] = {key: [] for key in near}
     for number in range(ROUNDS):
         for key in near if number % 2 == 0 else reversed(near):
