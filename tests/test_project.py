@@ -82,8 +82,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "backends": PHYSICS | {"engine", "backends"},
     # The engine: what a cache counts and what a tape costs is no part of a backend's contract.
     "study": USERS | {"study", "engine", "console"},
-    # What it keeps is written, and its machine described, as the study's results are; point knows what fits.
-    "advise": USERS | {"advise", "study", "console", "point"},
+    # What it keeps is written, and its machine described, as the study's results are; point knows what fits,
+    # and trg what another shape is.
+    "advise": USERS | {"advise", "study", "console", "point", "trg"},
     "suite": USERS | {"suite"},
     "sweep": USERS | {"sweep"},
     "console": {"errors"},

@@ -74,8 +74,8 @@ class Progress:
 
 
 @contextlib.contextmanager
-def prompt_interrupts(code: int) -> Iterator[None]:
-    """End the process with `code` a second after Ctrl-C if it has not ended by itself.
+def prompt_interrupts(code: int, patience: float = 1.0) -> Iterator[None]:
+    """End the process with `code` so many seconds after Ctrl-C if it has not ended by itself.
 
     Python raises KeyboardInterrupt only when it regains control, and an SVD or a compiled program can keep
     that for minutes. The signal's C handler writes to a pipe at once; a thread reads it.
@@ -86,7 +86,7 @@ def prompt_interrupts(code: int) -> Iterator[None]:
 
     def watch() -> None:
         while number := os.read(reader, 1):
-            if number[0] == signal.SIGINT and not done.wait(1.0):
+            if number[0] == signal.SIGINT and not done.wait(patience):
                 print("trgbench: interrupted", file=sys.stderr, flush=True)
                 os._exit(code)
         os.close(reader)
