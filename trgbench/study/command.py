@@ -34,7 +34,8 @@ def run(args: argparse.Namespace) -> int:
             raise InputError(f"there is no file {path}; measure first: trgbench study --json {path}")
         print_ledger(kept, names)
         return 0
-    done = kept_experiments(path, args)
+    kept = kept_results(path, args)
+    done = {entry["id"]: entry for entry in kept["experiments"]}
     results.check_writable(path)
     if args.markdown:
         results.check_writable(args.markdown)
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         results.check_writable(args.html)
     left = [name for name in names if not (args.resume and name in done)]
     interrupted = False
-    missing: dict[str, str] = {}
+    missing = kept["missing"]
     with progress_bar(len(left)) as (progress, advance):
         lab = Lab(quick=args.quick, progress=progress)
         try:
@@ -64,13 +65,13 @@ def run(args: argparse.Namespace) -> int:
         results.write(args.markdown, tables.markdown(whole, summary))
     if args.html and not interrupted:
         results.write(args.html, report.html(whole))
-    print_tables(whole, names)
     if interrupted:
         remark = f"interrupted; {len(done)} of {len(study.EXPERIMENTS)} experiments are kept in {path}"
         Console(stderr=True, soft_wrap=True).print(
             f"trgbench: {remark}; go on with: {resume_line(args)}", markup=False, highlight=False
         )
         return INTERRUPTED
+    print_tables(whole, names)
     return 0
 
 
@@ -87,17 +88,18 @@ def resume_line(args: argparse.Namespace) -> str:
     return " ".join(map(str, words))
 
 
-def kept_experiments(path: Path, args: argparse.Namespace) -> dict[str, Any]:
-    """Return the finished experiments in the file, by name: those measured now replace theirs.
+def kept_results(path: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """Return the results in the file; what is measured now takes the place of what it has of the same.
 
     Raises:
         InputError: if they were measured on another machine or with other versions, and the user named the
             file or asked to go on with it. What is in our own place is replaced in silence.
     """
+    nothing: dict[str, Any] = {"experiments": [], "missing": {}}
     if not path.exists():
         if args.resume and args.json:
             raise InputError(f"there is nothing to resume: no file {path}; leave out --resume")
-        return {}
+        return nothing
     try:
         kept = results.load(path)
         if reason := results.difference(kept, args.quick):
@@ -105,8 +107,8 @@ def kept_experiments(path: Path, args: argparse.Namespace) -> dict[str, Any]:
     except InputError:
         if args.resume or args.json:
             raise
-        return {}
-    return {entry["id"]: entry for entry in kept["experiments"]}
+        return nothing
+    return kept
 
 
 def find_missing(lab: Lab) -> dict[str, str]:

@@ -63,16 +63,18 @@ class Lab:
         said = ", ".join(f"{name} {value}" for name, value in arguments.items())
         self.progress(f"{task.__name__} {said}, threads {threads}")
         request = json.dumps([task.__module__, task.__name__, threads, arguments])
-        with tempfile.TemporaryFile() as errors:
-            # A session of its own: Ctrl-C reaches only us, and the compilers a task has started end with it.
-            process = subprocess.Popen(
+        # A session of its own: Ctrl-C reaches only us, and the compilers a task has started end with it.
+        with (
+            tempfile.TemporaryFile() as errors,
+            subprocess.Popen(
                 [sys.executable, "-m", "trgbench.study.worker", request],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, **(environment or {})},
                 start_new_session=True,
-            )
+            ) as process,
+        ):
             try:
                 answer, _ = process.communicate(timeout=timeout)
             except subprocess.TimeoutExpired:
@@ -80,12 +82,11 @@ class Lab:
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
             if process.returncode:
                 errors.seek(0)
                 last = errors.read().decode(errors="replace").strip().splitlines()[-1:]
                 how = f"ended with {process.returncode}" if process.returncode > 0 else "was killed"
-                return {MISSING: f"the measuring process {how}: {' '.join(last)[:300]}"}
+                return {MISSING: f"the measuring process {how}: {' '.join(last)[:300]}".removesuffix(": ")}
         return json.loads(answer)
 
     def each(self, task: Callable[..., Any], **options: Any) -> dict[str, Any]:

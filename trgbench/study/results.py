@@ -182,5 +182,8 @@ def write(path: Path, text: str) -> None:
 def default_path(quick: bool) -> Path:
     """Return where results are kept if no file is given: in the user's cache."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trgbench"
-    root.mkdir(parents=True, exist_ok=True)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make {root}: {error.strerror}; give a file with --json") from error
     return root / ("study-quick.json" if quick else "study.json")

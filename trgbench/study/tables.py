@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trgbench.console import duration
-from trgbench.study.claims import FAILS, HOLDS
+from trgbench.study.claims import FAILS, HOLDS, SOURCE_MACHINE
 
 STYLES = {HOLDS: "green", FAILS: "red"}
 Columns = Sequence[tuple[str, str]]
@@ -103,26 +103,23 @@ def drawn(content: Mapping[str, Any]) -> Table:
 def ledger(claims: Iterable[Mapping[str, Any]]) -> Table:
     """Return the ledger of claims for a terminal; colour repeats what the verdict says in words."""
     result = Table(title="Claims of the study, and what holds on this machine", title_justify="left")
-    for name in ("claim", "about", "statement", "the study", "here", "verdict"):
-        result.add_column(name, overflow="fold")
+    result.add_column("verdict", no_wrap=True)
+    result.add_column("claim", ratio=3)
+    result.add_column(f"the study ({SOURCE_MACHINE})", ratio=1)
+    result.add_column("here", ratio=1)
     last = None
     for claim in claims:
         if last not in (None, claim["experiment"]):
             result.add_section()
         last = claim["experiment"]
-        verdict = Text(claim["verdict"], STYLES.get(claim["verdict"], "yellow"))
-        if claim["verdict"] not in STYLES:
-            verdict.append(f": {claim['reason']}", "default")
-        statement = Text(claim["statement"])
+        statement = Text(f"{claim['id']} ({claim['about']})\n", "bold").append(claim["statement"], "not bold")
         if claim["better"]:
-            statement.append(f" [better than tenferro: {claim['better']}]", "italic")
+            statement.append(f"\nmeant to be better than tenferro: {claim['better']}", "not bold italic")
         result.add_row(
-            Text(claim["id"]),
-            claim["about"],
+            Text(claim["verdict"], STYLES.get(claim["verdict"], "yellow")),
             statement,
             Text(claim["source"]["figure"]),
-            Text(claim["measured"]),
-            verdict,
+            Text(claim["measured"] or claim["reason"]),
         )
     return result
 
@@ -155,12 +152,13 @@ def markdown(results: Mapping[str, Any], summary: Callable[[Any], str]) -> str:
                 ],
             )
             lines += ["", *(f"- {note}" for note in content["notes"])]
-    heads = ["claim", "about", "statement", "the study (M2 Max, macOS)", "here", "verdict"]
+    heads = ["claim", "about", "statement", f"the study ({SOURCE_MACHINE})", "here", "verdict"]
     rows = [
         [
             claim["id"],
             claim["about"],
-            claim["statement"] + (f" *Better than tenferro: {claim['better']}*" if claim["better"] else ""),
+            claim["statement"]
+            + (f" *Meant to be better than tenferro: {claim['better']}*" if claim["better"] else ""),
             claim["source"]["figure"],
             claim["measured"],
             f"**{claim['verdict']}**: {claim['reason']}",

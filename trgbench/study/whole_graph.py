@@ -105,23 +105,31 @@ def prepared(backend: str, mode: str, steps: list[int], limit: float) -> dict[st
 
 def measure(lab: Lab) -> dict[str, Any]:
     steps = list(QUICK_STEPS if lab.quick else STEPS)
-    few = [4] if lab.quick else [1, 2, 4, 20]
-    data: dict[str, Any] = {
+    fewer = [1, 4, 20] if lab.quick else steps
+
+    def costly(backend: str, mode: str, steps: list[int]) -> Any:
+        """Measure what takes half a minute to prepare."""
+        return (
+            LEFT_OUT if lab.quick else lab.run(prepared, backend=backend, mode=mode, steps=steps, limit=60.0)
+        )
+
+    return {
         "native": {
-            "eager": lab.run(native_eager, steps=[1, 4, 20] if lab.quick else steps),
+            "eager": lab.run(native_eager, steps=fewer),
             "traced": lab.run(native_traced, steps=steps),
             "calls": lab.run(cache_by_call, steps=4, calls=4),
         },
-        "jax": {"traced": lab.run(prepared, backend="jax", mode="traced", steps=few, limit=60.0)},
-        "torch": {"eager": lab.run(torch_eager, backend="torch", steps=[1, 4, 20] if lab.quick else steps)},
+        "jax": {
+            "eager": costly("jax", "eager", [4]),
+            "traced": lab.run(
+                prepared, backend="jax", mode="traced", steps=[4] if lab.quick else [1, 4, 20], limit=60.0
+            ),
+        },
+        "torch": {
+            "eager": lab.run(torch_eager, backend="torch", steps=fewer),
+            "traced": costly("torch", "traced", [1, 4]),
+        },
     }
-    for backend, mode in (("jax", "eager"), ("torch", "traced")):
-        data[backend][mode] = (
-            LEFT_OUT
-            if lab.quick
-            else lab.run(prepared, backend=backend, mode=mode, steps=few[:3], limit=45.0, timeout=150)
-        )
-    return data
 
 
 def tables(data: Mapping[str, Any]) -> list[dict[str, Any]]:
