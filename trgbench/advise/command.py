@@ -21,8 +21,10 @@ examples:
   trgbench advise --problem trg --chi 8 --steps 12 --value-branches
   trgbench advise --problem vector --n 1000 --evaluations 1 --changing-shape
   trgbench advise --problem chain --depth 400 --threads 1 --json | jq .recommended
+"""
 
-How it is reckoned. Costs are measured the first time that a setting is asked about, every combination of
+RECKONING = """
+Costs are measured the first time that a setting is asked about, every combination of
 backend and mode in a fresh process on CPUs of its own, with the compilers' disk caches off, and kept for this
 machine and these versions ($XDG_CACHE_HOME/trgbench/advice.json). Then
   fixed shape:     N gradients = trace + compile + prepare + first run + (N - 1) x steady run
@@ -35,6 +37,7 @@ calls preparing ends with one warm-up run. Importing the library is not counted.
 
 def options(parser: argparse.ArgumentParser, number: Callable[[type], Callable[[str], object]]) -> None:
     """Add the options; `number` makes a converter that leaves what is no number to our own checks."""
+    parser.description = f"{parser.description}\n{RECKONING}"
     integer = number(int)
     parser.add_argument("--problem", default="trg", help="trg, vector or chain (default: trg)")
     for name, of, what in (
