@@ -102,11 +102,12 @@ def drawn(content: Mapping[str, Any]) -> Table:
 
 def ledger(claims: Iterable[Mapping[str, Any]]) -> Table:
     """Return the ledger of claims for a terminal; colour repeats what the verdict says in words."""
-    result = Table(title="Claims of the study, and what holds on this machine", title_justify="left")
+    title = "Claims of the study, and what holds on this machine"
+    result = Table(title=title, title_justify="left", expand=True)
     result.add_column("verdict", no_wrap=True)
-    result.add_column("claim", ratio=3)
-    result.add_column(f"the study ({SOURCE_MACHINE})", ratio=1)
-    result.add_column("here", ratio=1)
+    result.add_column("claim", ratio=5, overflow="fold")
+    result.add_column(f"the study ({SOURCE_MACHINE})", ratio=2, overflow="fold")
+    result.add_column("here", ratio=2, overflow="fold")
     last = None
     for claim in claims:
         if last not in (None, claim["experiment"]):
