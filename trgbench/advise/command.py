@@ -24,14 +24,15 @@ examples:
 """
 
 RECKONING = """
-Costs are measured the first time that a setting is asked about, every combination of
-backend and mode in a fresh process on CPUs of its own, with the compilers' disk caches off, and kept for this
-machine and these versions ($XDG_CACHE_HOME/trgbench/advice.json). Then
+Costs are measured the first time that a setting is asked about: every combination of backend and mode in a
+fresh process, with the compilers' disk caches off. They are kept for this machine and these versions
+($XDG_CACHE_HOME/trgbench/advice.json). Then
   fixed shape:     N gradients = trace + compile + prepare + first run + (N - 1) x steady run
   changing shape:  N gradients = trace + compile + prepare + first run
                                  + (N - 1) x (preparing another shape in the same process + its first run)
 so with --changing-shape every evaluation is taken to have a shape that was not seen before. What a backend
-calls preparing ends with one warm-up run. Importing the library is not counted.
+calls preparing ends with one warm-up run. Importing the library is not counted. On one thread the times are
+the CPU's, so that other processes of a busy machine do not count; on several they are the clock's.
 """
 
 
