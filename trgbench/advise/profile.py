@@ -19,6 +19,9 @@ from trgbench.study.results import check_writable, machine, versions, write
 FORMAT = 1
 PACKAGE = Path(__file__).parent.parent
 
+# The sources that are measured, or measure.
+MEASURED = ("engine", "backends", "staged.py", "trg.py", "cut_svd.py", "problems.py", "measure.py")
+
 Measured = dict[Combination, Costs]
 
 
@@ -26,8 +29,7 @@ def conditions() -> dict[str, Any]:
     """Return what the costs depend on. The sources count too: between two versions the engine changes."""
     digest = hashlib.blake2b(digest_size=8)
     for path in sorted(PACKAGE.rglob("*.py")):
-        part = path.relative_to(PACKAGE).parts[0]
-        if part in ("engine", "backends", "staged.py", "trg.py", "cut_svd.py", "problems.py", "measure.py"):
+        if path.relative_to(PACKAGE).parts[0] in MEASURED or path.name == "probe.py":
             digest.update(path.read_bytes())
     here = machine()
     return {**{name: here[name] for name in ("cpu", "cpus")}, **versions(), "sources": digest.hexdigest()}

@@ -42,16 +42,24 @@ def combinations(setting: Setting) -> list[Combination]:
     """Return what to measure, quick ones first; of TRG also the libraries' own SVD rules, once a backend."""
     from trgbench import backends  # here, because it loads NumPy
 
-    pairs = [(name, mode) for name in backends.names() for mode in backends.MODES]
-    pairs = sorted(pairs, key=lambda pair: SLOW.index(pair) if pair in SLOW else -1)
-    found = [Combination(*pair) for pair in pairs if setting.problem == "trg" or pair[1] != "forward"]
-    if setting.problem == "trg":
+    found = [
+        Combination(name, mode)
+        for name in backends.names()
+        for mode in backends.MODES
+        if setting.problem == "trg" or mode != "forward"
+    ]
+    if setting.problem == "trg":  # the libraries' own SVD rules, in one mode; native has only the safe rule
         found += [
-            Combination(name, "traced" if name == "jax" else "eager", "builtin")
+            Combination(name, "traced" if (name, "eager") in SLOW else "eager", "builtin")
             for name in backends.names()
-            if name != "native"  # whose only rule is the safe one
+            if name != "native"
         ]
-    return found
+
+    def slowness(key: Combination) -> tuple[bool, int]:
+        slow = SLOW.index((key.backend, key.mode)) if (key.backend, key.mode) in SLOW else -1
+        return slow >= 0 and key.svd != "safe", slow
+
+    return sorted(found, key=slowness)
 
 
 def measure_all(
