@@ -83,11 +83,12 @@ def test_rebuilds_the_matrix_and_its_gradient(shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize("k", [1, 3, 5])
 def test_cut_to_k_as_pytorch_differentiates_the_whole(shape: tuple[int, int], k: int, dtype: type) -> None:
     torch = pytest.importorskip("torch")
-    a = matrix(shape, [3.0, 2.2, 1.7, 1.1, 0.6, 0.3][: min(shape)]).astype(dtype)
+    a: np.ndarray = matrix(shape, [3.0, 2.2, 1.7, 1.1, 0.6, 0.3][: min(shape)]).astype(dtype)
     rng = np.random.default_rng(SEED)
-    w_u, w_s, w_v = (
+    weights: list[np.ndarray] = [
         rng.normal(size=n).astype(dtype) for n in ((shape[0], shape[0]), k, (shape[1], shape[1]))
-    )
+    ]
+    w_u, w_s, w_v = map(np.asarray, weights)
 
     def f(xp: Any, svd: Any, a: Any, constant: Callable) -> Any:
         # Signs of singular vectors are free: products of two of them are not.

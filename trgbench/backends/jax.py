@@ -23,10 +23,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import threadpoolctl
 
 from trgbench import cut_svd, staged
 from trgbench.backends import MODES, SVD_RULES, Built
+from trgbench.engine.runtime import activate
 from trgbench.problems import Problem
 from trgbench.staged import Stage
 
@@ -42,7 +42,7 @@ def version() -> str:
     return jax.__version__
 
 
-def unavailable(mode: str, order: int = 1) -> str | None:
+def unavailable(mode: str, order: int) -> str | None:
     return None
 
 
@@ -187,12 +187,10 @@ class TracedRunner:
         return self.backwards[key](*arguments)
 
 
-def build(
-    problem: Problem, mode: str, threads: int, svd: str, order: int = 1, recompute: bool = False
-) -> Built:
+def build(problem: Problem, mode: str, threads: int, svd: str, order: int, recompute: bool) -> Built:
     """Return the problem ready to run; see `trgbench.backends`."""
     start = time.perf_counter()
-    threadpoolctl.threadpool_limits(threads)  # LAPACK is SciPy's; XLA's own pool cannot be changed any more
+    activate(threads)  # LAPACK is SciPy's; XLA's own pool cannot be changed any more
     costs, rule, x = Costs(), SVDS[svd], jnp.asarray(problem.example)
     call: Callable[[Any], tuple[Any, ...]]
     if mode.endswith("staged"):

@@ -33,14 +33,12 @@ def version() -> str:
     return trgbench.__version__
 
 
-def unavailable(mode: str, order: int = 1) -> str | None:
+def unavailable(mode: str, order: int) -> str | None:
     """Every mode runs wherever NumPy does."""
     return None
 
 
-def build(
-    problem: Problem, mode: str, threads: int, svd: str, order: int = 1, recompute: bool = False
-) -> Built:
+def build(problem: Problem, mode: str, threads: int, svd: str, order: int, recompute: bool) -> Built:
     """Return the problem ready to run; see `trgbench.backends`."""
     runtime = engine.Runtime(width=threads)
     costs: dict[str, float | None] = {"trace": None, "compile": None, "prepare": None}

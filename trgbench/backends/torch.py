@@ -47,7 +47,7 @@ def _missing_compiler() -> str | None:
     return None
 
 
-def unavailable(mode: str, order: int = 1) -> str | None:
+def unavailable(mode: str, order: int) -> str | None:
     if order == 2 and mode == "forward":
         return "PyTorch does not nest forward AD; take the second derivative in mode eager or eager-staged"
     if order == 2 and mode.startswith("traced"):
@@ -164,7 +164,9 @@ class Runner:
             self.programs[key] = self.program(stage.function)
         leaf = carry.detach().requires_grad_()
         carry_out, term = self.programs[key](leaf)
-        return carry_out, None if term is None else term.detach(), (leaf, carry_out, term)
+        # Detached: a kept carry must not keep the graph it came from.
+        carry_value, term_value = [None if out is None else out.detach() for out in (carry_out, term)]
+        return carry_value, term_value, (leaf, carry_out, term)
 
     def backward(self, stage: Stage, saved: Any, ct_carry: Any, ct_term: float | None) -> Any:
         leaf, carry_out, term = saved
@@ -192,9 +194,7 @@ class Runner:
         return found[0], None if seed is None else found[1]
 
 
-def build(
-    problem: Problem, mode: str, threads: int, svd: str, order: int = 1, recompute: bool = False
-) -> Built:
+def build(problem: Problem, mode: str, threads: int, svd: str, order: int, recompute: bool) -> Built:
     """Return the problem ready to run; see `trgbench.backends`.
 
     PyTorch compiles at the first call, forward and backward each when first wanted, so the build makes that

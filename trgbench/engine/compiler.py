@@ -31,15 +31,11 @@ class Program:
 
     Attributes:
         run: (values, seeds) → tuple of outputs; never an input or another output's buffer.
-        specs: of the outputs.
-        operations: how many kernels a run calls.
         nbytes: retained by the program itself: its code and constants.
         source: the Python text, for reading.
     """
 
     run: Callable[[Sequence[Any], Sequence[Any]], tuple]
-    specs: tuple[Spec, ...]
-    operations: int
     nbytes: int
     source: str = field(repr=False)
 
@@ -270,8 +266,6 @@ def compile_graph(
     constants: list[Array] = [names[f"c{i}"] for i in graph.constants if f"c{i}" in names]
     return Program(
         run=names["run"],
-        specs=tuple(graph.specs[i] for i in graph.outputs),
-        operations=len(graph.nodes),
         nbytes=_code_size(code) + sum(array.nbytes for array in constants),
         source=source,
     )

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from trgbench.engine import runtime as runtimes
-from trgbench.engine.ops.table import FLOATS, Array, Op, Spec, Value, as_array
-from trgbench.engine.runtime import CacheStats, Runtime
+from trgbench.engine.ops.table import FLOATS, Array, Op, Spec, Value, as_array, kept_array
+from trgbench.engine.runtime import CacheStats, Runtime, activate
 from trgbench.engine.tape import Tape, prepare_derivative, recorded_graph
 from trgbench.engine.vjp import Reverse, vjp
-from trgbench.errors import InputError
+from trgbench.errors import InputError, shown
 
 
 class Tensor(Value):
@@ -121,9 +120,14 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._new_tape()
+        self.clear()
 
-    def _new_tape(self) -> None:
+    def clear(self) -> None:
+        """Begin a new recording, as `backward` does; what tensors still refer to stays usable.
+
+        A loop that never calls `backward` (it uses `grad`, or only reads values) should call this once an
+        iteration, or record nothing (`paused`): else its recording grows, and no two iterations are alike.
+        """
         self._tape = Tape(self.runtime.root, self._tape.serial + 1)
 
     def variable(self, array: Any) -> Tensor:
@@ -144,9 +148,7 @@ class Session:
         """Return a tensor that derivatives do not flow into. The array is copied, unless it is read-only."""
         if isinstance(array, Value):
             raise InputError("a tensor cannot be made of a tensor; pass its `.value`")
-        given = as_array(array, FLOATS[0])
-        promised = isinstance(array, np.ndarray) and not array.flags.writeable
-        return Tensor(self, given if promised else given.copy())
+        return Tensor(self, kept_array(array, FLOATS[0]))
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -163,8 +165,7 @@ class Session:
 
     def apply(self, op: Op, inputs: Sequence[Any], parameters: tuple) -> Any:
         """Run `op` and, if an input is active, record it. What fails is not recorded."""
-        if runtimes._active_width != self.runtime.width:
-            runtimes.activate(self.runtime.width)
+        activate(self.runtime.width)
         active = False
         dtype = FLOATS[0]
         arrays = []
@@ -194,7 +195,7 @@ class Session:
         slots = [
             (x.slot if x.tape is tape else tape.enter(x))
             if x.__class__ is Tensor
-            else tape.enter_array(array)
+            else tape.enter_array(kept_array(x, array.dtype))
             for x, array in zip(inputs, arrays, strict=True)
         ]
         tape.fingerprint = tape.fingerprint.extended((op, parameters, *slots))
@@ -213,18 +214,30 @@ class Session:
             seeds: the cotangent of each root; `None` in its place stands for one.
 
         Raises:
-            InputError: if a seed is missing or of another shape, or no root depends on a variable.
+            InputError: if a seed is missing or of another shape, a root depends on no variable, or is of
+                another session; then no gradient has changed.
         """
         pending: dict[Tape, dict[int, tuple[Tensor, Any]]] = {}
         given = [None] * len(roots) if seeds is None else list(seeds)
-        for root, seed in zip(roots, given, strict=True):
-            _give(pending, root, self._checked_seed(root, seed))
+        if len(given) != len(roots):
+            raise InputError(f"backward of {len(roots)} roots needs as many seeds; got {len(given)}")
+        checked = [self._checked_seed(root, seed) for root, seed in zip(roots, given, strict=True)]
+        for root, seed in zip(roots, checked, strict=True):
+            _give(pending, root, seed.copy() if root.tape is None and seed is not None else seed)
         while pending:
             tape = max(pending, key=lambda tape: tape.serial)
             self._run_tape(tape, pending.pop(tape), pending)
-        self._new_tape()
+        self.clear()
+
+    def _own(self, tensor: Any) -> None:
+        """Refuse what is no tensor of this session."""
+        if not isinstance(tensor, Tensor):
+            raise InputError(f"a derivative is taken of tensors of this session; got {shown(tensor)}")
+        if tensor.recorder is not self:
+            raise InputError("a tensor of another session was given; a derivative stays within a session")
 
     def _checked_seed(self, root: Tensor, seed: Any) -> Array | None:
+        self._own(root)
         if not root.active:
             raise InputError(
                 "backward was called on a tensor that depends on no variable; see Session.variable"
@@ -252,7 +265,7 @@ class Session:
         derivative = self.runtime.cache.get(
             (fingerprint, roots, given, width), lambda: prepare_derivative(fingerprint, roots, given)
         )
-        runtimes.activate(width)
+        activate(width)
         seeds = [seed for _, seed in seeded.values() if seed is not None]
         cotangents = derivative.program.run(tape.values, seeds)
         for slot, cotangent in zip(derivative.wrt, cotangents, strict=True):
@@ -261,16 +274,26 @@ class Session:
     def grad(self, output: Tensor, wrt: Sequence[Tensor]) -> list[Tensor]:
         """Return the gradient of a scalar with respect to tensors it was computed from.
 
-        The result is recorded, so it can be differentiated again.
+        The result is recorded, so it can be differentiated again; see `clear` for loops.
 
         Raises:
-            InputError: if `output` is not a scalar of the recording under way.
+            InputError: if `output` is not a scalar of the recording under way, a tensor is of another
+                session, or the way from `wrt` to `output` leads through an earlier backward.
         """
+        for x in wrt:
+            self._own(x)
         self._checked_seed(output, None)
         tape = self._tape
+        if output.tape is None:  # a variable
+            return [self.constant(np.full(x.shape, float(x is output), x.dtype)) for x in wrt]
         if output.tape is not tape:
             raise InputError("grad of a tensor that was recorded before the last backward; compute it again")
         slots = [x.slot if x.tape is tape else tape.entered.get(id(x), -1) for x in wrt]
+        older = any(x.active and x.tape is not None for x in tape.inputs.values())
+        if older and min(slots, default=0) < 0:
+            raise InputError(
+                "grad leads through a tensor that was recorded before the last backward; compute it again"
+            )
         fingerprint = output.fingerprint
         known = [slot for slot in slots if slot >= 0]
 
@@ -307,7 +330,8 @@ class Session:
                 tensors.update(
                     zip(node.results, (results,) if node.op.outputs == 1 else results, strict=True)
                 )
-        return [None if ct is None else tensor(ct) for ct in reverse.cotangents]
+        found = [None if ct is None else tensor(ct) for ct in reverse.cotangents]
+        return [self.constant(x) if isinstance(x, np.ndarray) else x for x in found]
 
 
 def _give(pending: dict[Tape, dict[int, tuple[Tensor, Any]]], tensor: Tensor, cotangent: Any) -> None:

@@ -7,6 +7,7 @@ result. That order is the one in which `vjp` adds cotangents up, so it decides a
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from trgbench.engine.ops.table import Array, Op, Spec, Value, as_array
+from trgbench.engine.ops.table import FLOATS, Array, Op, Spec, Value, kept_array
 from trgbench.errors import InputError
 
 
@@ -41,7 +42,7 @@ class Graph:
         inputs: values that are given at each run, in order of arguments.
         constants: values that are fixed.
         nodes: in order of execution.
-        outputs: values that come out; `None` stands for a zero that nothing computes.
+        outputs: values that come out.
         single: a run returns its only output itself, not a tuple of one.
     """
 
@@ -109,9 +110,6 @@ class Graph:
     def __str__(self) -> str:
         """One line per value that something uses, for instance `%2: float64[3] = sin(%0)`."""
 
-        def listed(numbers: Sequence[int | None]) -> str:
-            return ", ".join("0" if i is None else f"%{i}" for i in numbers)
-
         lines = [f"graph({', '.join(f'%{i}: {self.specs[i]}' for i in self.inputs)})"]
         used = {i for node in self.nodes for i in node.inputs} | set(self.outputs)
         for number, array in self.constants.items():
@@ -123,7 +121,7 @@ class Graph:
             metadata = [f"{k}={v}" for k, v in zip(node.op.parameters, node.parameters, strict=True)]
             arguments = ", ".join([*(f"%{i}" for i in node.inputs), *metadata])
             lines.append(f"  {results} = {node.op.name}({arguments})")
-        return "\n".join([*lines, f"  return {listed(self.outputs)}"])
+        return "\n".join([*lines, f"  return {', '.join(f'%{i}' for i in self.outputs)}"])
 
 
 def check(graph: Graph) -> None:
@@ -204,8 +202,12 @@ class Builder:
         return Symbol(self, number)
 
     def constant(self, array: Any) -> Symbol:
-        """Return the symbol of a fixed value; a Python number is float64."""
-        return self.symbol(self.graph.add_constant(as_array(array, np.dtype(np.float64))))
+        """Return the symbol of a fixed value; a Python number is float64, an array is copied."""
+        return self.symbol(self.graph.add_constant(kept_array(array, FLOATS[0])))
+
+    def zeros(self, spec: Spec) -> Symbol:
+        """Return the symbol of the zero that stands for a missing cotangent or tangent."""
+        return self.symbol(self.graph.add_constant(np.zeros(spec.shape, spec.dtype)))
 
     def apply(self, op: Op, inputs: Sequence[Any], parameters: tuple) -> Any:
         if not self.open:
@@ -234,7 +236,10 @@ class Builder:
             raise InputError(
                 f"{op.name} mixes an eager tensor with a traced value; pass it in as an argument"
             )
-        return self.graph.add_constant(as_array(x, dtype))
+        return self.graph.add_constant(kept_array(x, dtype))
+
+
+_growing = threading.Lock()
 
 
 class Fingerprint:
@@ -246,23 +251,31 @@ class Fingerprint:
     reverse, so what no tape and no cached program holds is gone.
     """
 
-    __slots__ = ("__weakref__", "children", "key", "parent")
+    __slots__ = ("__weakref__", "children", "key", "parent", "pruned")
 
     def __init__(self, parent: Fingerprint | None = None, key: tuple = ()) -> None:
         self.parent = parent
         self.key = key
         self.children: dict[tuple, weakref.ref[Fingerprint]] = {}
+        self.pruned = 64  # how many children to have before those that are gone are dropped
 
     def extended(self, key: tuple) -> Fingerprint:
         """Return the fingerprint of this recording followed by `key`."""
         found = self.children.get(key)
         child = found() if found is not None else None
-        if child is None:
-            if len(self.children) > 64:
-                self.children = {k: r for k, r in self.children.items() if r() is not None}
-            child = Fingerprint(self, key)
-            self.children[key] = weakref.ref(child)
-        return child
+        return self._new_child(key) if child is None else child
+
+    def _new_child(self, key: tuple) -> Fingerprint:
+        with _growing:  # two threads that record the same must get the same object
+            found = self.children.get(key)
+            child = found() if found is not None else None
+            if child is None:
+                if len(self.children) >= self.pruned:
+                    self.children = {k: r for k, r in self.children.items() if r() is not None}
+                    self.pruned = max(64, 2 * len(self.children))
+                child = Fingerprint(self, key)
+                self.children[key] = weakref.ref(child)
+            return child
 
     def path(self) -> list[tuple]:
         """Return the keys from the beginning of the recording to here."""

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from trgbench.engine.graph import Builder, Graph
 from trgbench.engine.ops.table import FLOATS
-from trgbench.errors import InputError
+from trgbench.engine.vjp import differentiable
 
 
 def jvp(graph: Graph, argnums: int | Sequence[int] | None = None) -> Graph:
@@ -26,7 +24,7 @@ def jvp(graph: Graph, argnums: int | Sequence[int] | None = None) -> Graph:
         arguments, then a tangent for each of `argnums` → outputs, then the tangent of each output.
 
     Raises:
-        InputError: if there is no such argument or it is not of floating point.
+        InputError: if there is no such argument, it is named twice, or it is not of floating point.
 
     >>> from trgbench import engine
     >>> graph = engine.trace(lambda x: engine.sum(x * x), engine.spec((2,)))
@@ -35,10 +33,7 @@ def jvp(graph: Graph, argnums: int | Sequence[int] | None = None) -> Graph:
     (5.0, 2.0)
     """
     floating = [position for position, i in enumerate(graph.inputs) if graph.specs[i].dtype in FLOATS]
-    numbers = floating if argnums is None else [argnums] if isinstance(argnums, int) else list(argnums)
-    for number in numbers:
-        if number not in floating:
-            raise InputError(f"argnums {number} is not one of the floating-point arguments {floating}")
+    numbers = differentiable(graph, floating if argnums is None else argnums)
     builder = Builder(Graph())
     values: dict[int, Any] = {
         i: builder.symbol(builder.graph.add_input(graph.specs[i])) for i in graph.inputs
@@ -47,7 +42,7 @@ def jvp(graph: Graph, argnums: int | Sequence[int] | None = None) -> Graph:
         graph.inputs[number]: builder.symbol(builder.graph.add_input(graph.specs[graph.inputs[number]]))
         for number in numbers
     }
-    values |= {i: builder.constant(array) for i, array in graph.constants.items()}
+    values |= {i: builder.symbol(builder.graph.add_constant(x)) for i, x in graph.constants.items()}
     for node in graph.nodes:
         inputs = [values[i] for i in node.inputs]
         applied = builder.apply(node.op, inputs, node.parameters)
@@ -63,7 +58,7 @@ def jvp(graph: Graph, argnums: int | Sequence[int] | None = None) -> Graph:
     result = builder.graph
     result.outputs = [values[i].number for i in graph.outputs]
     for i in graph.outputs:
-        zero = np.zeros(graph.specs[i].shape, graph.specs[i].dtype)
-        result.outputs.append(tangents[i].number if i in tangents else result.add_constant(zero))
+        tangent = tangents.get(i)
+        result.outputs.append((builder.zeros(graph.specs[i]) if tangent is None else tangent).number)
     result.single = False
     return result

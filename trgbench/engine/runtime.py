@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import threadpoolctl
@@ -86,7 +87,10 @@ _active_width: int | None = None
 
 
 def activate(width: int) -> None:
-    """Give BLAS `width` threads, for the whole process; does nothing if the engine set that last."""
+    """Give BLAS `width` threads, for the whole process; does nothing if this function set that last.
+
+    Whatever else in the process sets them should do it through this function.
+    """
     global _blas, _active_width
     if _active_width == width:
         return
@@ -169,11 +173,14 @@ class Runtime:
         steps: list[tuple[int, tuple]] = [
             (node.first, (node.op, node.parameters, *node.inputs)) for node in graph.nodes
         ]
-        steps += [(i, ("input", graph.specs[i], True)) for i in graph.inputs]
-        steps += [(i, ("constant", graph.specs[i], x.tobytes())) for i, x in graph.constants.items()]
+        steps += [(i, ("input", graph.specs[i])) for i in graph.inputs]
+        steps += [
+            (i, ("constant", graph.specs[i], sha256(x.tobytes()).digest()))
+            for i, x in graph.constants.items()
+        ]
         fingerprint = self.root
-        for _, key in sorted(steps, key=lambda step: step[0]):
-            fingerprint = fingerprint.extended(key)
+        for number, key in sorted(steps, key=lambda step: step[0]):
+            fingerprint = fingerprint.extended((number, *key))
         return fingerprint
 
     def stats(self) -> CacheStats:

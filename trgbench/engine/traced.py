@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from trgbench.engine.graph import Builder, Graph, Symbol
-from trgbench.engine.ops.table import DTYPES, FLOATS, Spec
-from trgbench.engine.vjp import needed_before, vjp
-from trgbench.errors import InputError, check_integer
+from trgbench.engine.ops.table import DTYPES, FLOATS, Spec, Value
+from trgbench.engine.vjp import Reverse, differentiable, needed_before, vjp
+from trgbench.errors import InputError, check_integer, shown
 
 
 def spec(shape: Sequence[int] | int, dtype: Any = np.float64) -> Spec:
@@ -25,10 +25,14 @@ def spec(shape: Sequence[int] | int, dtype: Any = np.float64) -> Spec:
     float64[2,3]
     """
     lengths = (shape,) if isinstance(shape, int) else tuple(shape)
-    found = np.dtype(dtype)
-    if found not in DTYPES:
-        raise InputError(f"dtype must be one of {', '.join(d.name for d in DTYPES)}; got {found}")
-    return Spec(tuple(check_integer("a length in shape", n, minimum=0) for n in lengths), found)
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    if found is None or found not in DTYPES:  # numpy takes None for float64
+        raise InputError(f"dtype must be one of {', '.join(d.name for d in DTYPES)}; got {shown(dtype)}")
+    number = DTYPES.index(found)
+    return Spec(tuple(check_integer("a length in shape", n, minimum=0) for n in lengths), DTYPES[number])
 
 
 def trace(function: Callable[..., Any], *specs: Spec) -> Graph:
@@ -53,6 +57,8 @@ def trace(function: Callable[..., Any], *specs: Spec) -> Graph:
     single = not isinstance(returned, (tuple, list))
     outputs = []
     for value in (returned,) if single else returned:
+        if isinstance(value, Value) and not isinstance(value, Symbol):
+            raise InputError(f"{builder.origin} returned an eager tensor; pass it in as an argument")
         if not isinstance(value, Symbol):
             value = builder.constant(value)
         elif value.recorder is not builder:
@@ -89,17 +95,14 @@ def _gradient(graph: Graph, argnums: int | Sequence[int], with_value: bool) -> G
     if len(graph.outputs) != 1 or graph.specs[graph.outputs[0]].shape != ():
         shapes = ", ".join(str(graph.specs[i]) for i in graph.outputs)
         raise InputError(f"a gradient is that of one scalar output; the graph returns {shapes}; sum it")
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    for number in numbers:
-        if not -len(graph.inputs) <= number < len(graph.inputs):
-            raise InputError(f"argnums {number} is out of range for {len(graph.inputs)} arguments")
-    wrt = [graph.inputs[number] for number in numbers]
+    if graph.specs[graph.outputs[0]].dtype not in FLOATS:
+        raise InputError(
+            f"a gradient is that of a floating-point output; got {graph.specs[graph.outputs[0]]}"
+        )
+    wrt = [graph.inputs[number] for number in differentiable(graph, argnums)]
     reverse = vjp(graph, graph.outputs, wrt, [False])
     result = reverse.graph
-    cotangents = [
-        result.add_constant(np.zeros(result.specs[i].shape, result.specs[i].dtype)) if ct is None else ct
-        for i, ct in zip(wrt, reverse.cotangents, strict=True)
-    ]
+    cotangents = _or_zeros(reverse, wrt)
     result.outputs = [*(graph.outputs if with_value else []), *cotangents]
     result.single = not with_value and isinstance(argnums, int)
     return result
@@ -112,16 +115,11 @@ def pullback(graph: Graph) -> tuple[Graph, Graph]:
         forward: arguments → outputs of `graph`, then the residuals that the reverse graph needs.
         reverse: residuals, then a cotangent of each floating-point output → a cotangent of each argument.
     """
-    differentiable = [i for i in graph.outputs if graph.specs[i].dtype in FLOATS]
-    reverse = vjp(graph, differentiable, graph.inputs, [True] * len(differentiable))
+    roots = [i for i in graph.outputs if graph.specs[i].dtype in FLOATS]
+    reverse = vjp(graph, roots, graph.inputs, [True] * len(roots))
     boundary = len(graph.specs)
     extended = reverse.graph
-    cotangents = [
-        extended.add_constant(np.zeros(extended.specs[i].shape, extended.specs[i].dtype))
-        if ct is None
-        else ct
-        for i, ct in zip(graph.inputs, reverse.cotangents, strict=True)
-    ]
+    cotangents = _or_zeros(reverse, graph.inputs)
     residuals = needed_before(extended, cotangents, boundary)
     forward = graph.copy()
     forward.outputs = [*graph.outputs, *residuals]
@@ -131,3 +129,12 @@ def pullback(graph: Graph) -> tuple[Graph, Graph]:
     extended.outputs = cotangents
     extended.single = False
     return forward, extended
+
+
+def _or_zeros(reverse: Reverse, wrt: Sequence[int]) -> list[int]:
+    """Return the values of the cotangents of `wrt`, adding a zero for those that nothing flows into."""
+    builder = Builder(reverse.graph)
+    return [
+        builder.zeros(reverse.graph.specs[i]).number if ct is None else ct
+        for i, ct in zip(wrt, reverse.cotangents, strict=True)
+    ]

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from trgbench.engine.graph import Builder, Graph
+from trgbench.engine.ops.table import FLOATS
+from trgbench.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -90,3 +92,23 @@ def needed_before(graph: Graph, outputs: Sequence[int], boundary: int) -> list[i
         if any(i in needed for i in node.results):
             needed.update(node.inputs)
     return sorted(i for i in needed if i < boundary and i not in graph.constants)
+
+
+def differentiable(graph: Graph, argnums: int | Sequence[int]) -> list[int]:
+    """Return `argnums` counted from 0.
+
+    Raises:
+        InputError: if one is out of range, given twice, or not of floating point.
+    """
+    count = len(graph.inputs)
+    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+    for number in numbers:
+        if not -count <= number < count:
+            raise InputError(f"argnums {number} is out of range for {count} arguments")
+        if graph.specs[graph.inputs[number]].dtype not in FLOATS:
+            spec = graph.specs[graph.inputs[number]]
+            raise InputError(f"argument {number} is {spec}; a derivative is taken of float64 or float32")
+    found = [number % count for number in numbers]
+    if len(set(found)) < len(found):
+        raise InputError(f"argnums {numbers} name an argument twice")
+    return found

@@ -93,8 +93,6 @@ def _where_vjp(cotangents: Any, outputs: Any, inputs: Any, parameters: tuple, wa
 
 def _where_jvp(tangents: Any, outputs: Any, inputs: Any, parameters: tuple) -> list:
     t1, t2 = (0.0 if t is None else t for t in tangents[1:])
-    if t1 is t2:  # only the condition has a tangent, and it has none that counts
-        return [None]
     chosen, shape = where(inputs[0], t1, t2), outputs[0].shape
     return [chosen if chosen.shape == shape else OPS["broadcast_to"](chosen, parameters=(shape,))]
 

@@ -22,10 +22,10 @@ from trgbench.engine.ops.table import (
     Op,
     Shape,
     Spec,
-    Value,
     float_only,
     multilinear_jvp,
     register,
+    shape_of,
 )
 from trgbench.errors import InputError
 
@@ -150,7 +150,7 @@ register(
 
 
 def _ndims(*operands: Any) -> list[int]:
-    return [x.ndim if isinstance(x, Value) else np.ndim(x) for x in operands]
+    return [len(shape_of(x)) for x in operands]
 
 
 def tensordot(x1: Any, x2: Any, /, *, axes: int | Sequence[int | Sequence[int]] = 2) -> Any:
@@ -188,7 +188,7 @@ def matmul(x1: Any, x2: Any, /) -> Any:
     >>> matmul(numpy.ones((5, 2, 3)), numpy.ones((3, 4))).shape
     (5, 2, 4)
     """
-    shapes = [x.shape if isinstance(x, Value) else np.shape(x) for x in (x1, x2)]
+    shapes = [shape_of(x) for x in (x1, x2)]
     if not all(shapes):
         raise InputError(
             f"matmul: the operands must have at least one axis; got shapes {shapes[0]} and {shapes[1]}; "

@@ -20,6 +20,7 @@ from trgbench.engine.ops.table import (
     float_only,
     linear,
     register,
+    shape_of,
 )
 from trgbench.errors import InputError
 
@@ -277,7 +278,7 @@ def take(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
         InputError: if the indices are not a vector of integers, or are out of bounds.
     """
     indices = _as_indices(indices)
-    ndim = x.ndim if isinstance(x, Value) else np.ndim(x)
+    ndim = len(shape_of(x))
     if indices.ndim != 1:
         raise InputError(f"take: the indices must be a vector; got {indices.ndim} axes; see take_along_axis")
     at = normalized_axis("take", axis, ndim)

@@ -20,7 +20,7 @@ from trgbench.engine.ops.comparison import where
 from trgbench.engine.ops.elementwise import abs
 from trgbench.engine.ops.reduction import sum
 from trgbench.engine.ops.shape import concat, zeros_like
-from trgbench.engine.ops.table import OPS, Array, Op, Spec, Value, float_only, register
+from trgbench.engine.ops.table import OPS, Array, Op, Spec, Value, float_only, register, shape_of
 from trgbench.errors import InputError
 
 EPSILON_IN_ROUNDINGS = 4096  # the ε of `cut_svd` in units of the dtype's rounding: 9.1e-13 in float64
@@ -131,6 +131,6 @@ def svd(x: Any, /, k: int | None = None) -> tuple[Any, Any, Any]:
     Raises:
         InputError: if x is not a matrix, holds NaN or infinity, or k is not from 1 to min(m, n).
     """
-    shape = x.shape if isinstance(x, Value) else np.shape(x)
+    shape = shape_of(x)
     u, s, vh, *_ = OPS["svd"](x, parameters=(min(shape, default=0) if k is None else int(k),))
     return u, s, vh

@@ -12,7 +12,17 @@ import numpy as np
 from trgbench.engine.ops.comparison import where
 from trgbench.engine.ops.elementwise import abs, sqrt, square
 from trgbench.engine.ops.shape import broadcast_to, concat, normalized_axes, permute_dims, reshape
-from trgbench.engine.ops.table import OPS, Array, Op, Shape, Spec, Value, float_only, linear, register
+from trgbench.engine.ops.table import (
+    OPS,
+    Array,
+    Op,
+    Shape,
+    Spec,
+    float_only,
+    linear,
+    register,
+    shape_of,
+)
 from trgbench.errors import InputError
 
 Axes = tuple[int, ...]
@@ -40,7 +50,7 @@ def _samples(rng: np.random.Generator) -> list:
 
 def _reduced(name: str, x: Any, axis: Axis, keepdims: bool) -> Any:
     """Apply the reduction `name`, as the array API's functions do."""
-    shape = x.shape if isinstance(x, Value) else np.shape(x)
+    shape = shape_of(x)
     axes = normalized_axes(name, axis, len(shape))
     result = OPS[name](x, parameters=(axes,))
     return expanded(result, shape, axes) if keepdims else result
@@ -74,7 +84,7 @@ def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     Raises:
         InputError: if there is nothing to take the mean of.
     """
-    shape = x.shape if isinstance(x, Value) else np.shape(x)
+    shape = shape_of(x)
     axes = normalized_axes("mean", axis, len(shape))
     _refuse_empty("mean", shape, axes)
     return sum(x, axis=axes, keepdims=keepdims) / math.prod(shape[i] for i in axes)
@@ -228,7 +238,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: str = "fro") -> Any:
     Raises:
         InputError: if x has fewer than 2 axes, or `ord` is not "fro".
     """
-    ndim = x.ndim if isinstance(x, Value) else np.ndim(x)
+    ndim = len(shape_of(x))
     if ndim < 2 or ord != "fro":
         raise InputError(
             f"matrix_norm: needs a matrix, and the Frobenius norm (ord='fro'); got {ndim} axes and {ord!r}; "

@@ -21,6 +21,7 @@ from trgbench.engine.ops.table import (
     Value,
     linear,
     register,
+    shape_of,
     unbroadcast,
 )
 from trgbench.errors import InputError
@@ -85,21 +86,21 @@ def reshape(x: Any, /, shape: int | Sequence[int]) -> Any:
     wanted = tuple(int(n) for n in shape) if isinstance(shape, Sequence) else (int(shape),)
     if wanted.count(-1) == 1:
         known = -math.prod(wanted)
-        size = math.prod(x.shape if isinstance(x, Value) else np.shape(x))
+        size = math.prod(shape_of(x))
         wanted = tuple((size // known if known else 0) if n == -1 else n for n in wanted)
     return OPS["reshape"](x, parameters=(wanted,))
 
 
 def expand_dims(x: Any, /, *, axis: int = 0) -> Any:
     """The array x with a new axis of length 1 at position `axis`."""
-    shape = x.shape if isinstance(x, Value) else np.shape(x)
+    shape = shape_of(x)
     at = normalized_axis("expand_dims", axis, len(shape) + 1)
     return reshape(x, (*shape[:at], 1, *shape[at:]))
 
 
 def squeeze(x: Any, /, axis: int | Sequence[int]) -> Any:
     """The array x without its axes `axis`, all of length 1."""
-    shape = x.shape if isinstance(x, Value) else np.shape(x)
+    shape = shape_of(x)
     axes = normalized_axes("squeeze", axis, len(shape))
     if any(shape[i] != 1 for i in axes):
         raise InputError(f"squeeze: axes {axes} of an array of shape {shape} must have length 1")
@@ -137,14 +138,14 @@ linear(
 
 def permute_dims(x: Any, /, axes: Sequence[int]) -> Any:
     """The array x with its axes in the order `axes`: y[i_axes[0], i_axes[1], …] = x[i_0, i_1, …]."""
-    ndim = x.ndim if isinstance(x, Value) else np.ndim(x)
+    ndim = len(shape_of(x))
     found = tuple(normalized_axis("permute_dims", axis, ndim) for axis in axes)
     return OPS["permute_dims"](x, parameters=(found,))
 
 
 def matrix_transpose(x: Any, /) -> Any:
     """The array x with its last two axes exchanged; of a Value also `x.mT`."""
-    ndim = x.ndim if isinstance(x, Value) else np.ndim(x)
+    ndim = len(shape_of(x))
     if ndim < 2:
         raise InputError(f"matrix_transpose: the operand must have at least 2 axes; got {ndim}")
     return permute_dims(x, (*range(ndim - 2), ndim - 1, ndim - 2))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from trgbench.errors import InputError
+from trgbench.errors import InputError, shown
 
 Array = np.ndarray
 Shape = tuple[int, ...]
@@ -73,6 +73,12 @@ class Value:
     @property
     def size(self) -> int:
         return int(np.prod(self.spec.shape, dtype=np.int64))
+
+    @property
+    def mT(self) -> Any:
+        from trgbench.engine.ops.shape import matrix_transpose
+
+        return matrix_transpose(self)
 
     @property
     def T(self) -> Any:
@@ -160,13 +166,23 @@ class Value:
             raise InputError("a 0-d value cannot be iterated over")
         return (self[i] for i in range(self.shape[0]))
 
+    def __rmatmul__(self, other: Any) -> Any:
+        from trgbench.engine.ops.contraction import matmul
+
+        return matmul(other, self)
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise InputError("len() of a 0-d value")
+        return self.shape[0]
+
     def __matmul__(self, other: Any) -> Any:
         from trgbench.engine.ops.contraction import matmul
 
         return matmul(self, other)
 
 
-_OPERANDS = (Value, np.ndarray, np.generic, int, float)
+_OPERANDS = (Value, np.ndarray, np.generic, int, float, list, tuple)
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,20 +258,43 @@ def register(op: Op) -> Op:
 
 
 def as_array(x: Any, dtype: np.dtype) -> Array:
-    """Return `x` as a contiguous array; a Python number takes `dtype`.
+    """Return `x` as a contiguous array; a Python number takes `dtype`, if that can hold it.
 
     Raises:
-        InputError: if `x` is not numeric, or of a dtype the engine does not know.
+        InputError: if `x` is not numeric, ragged, or of a dtype the engine does not know.
     """
     if isinstance(x, (int, float)) and not isinstance(x, bool):
-        return np.asarray(x, dtype=dtype)
-    array = np.asarray(x)
+        holds = dtype in FLOATS or (isinstance(x, int) and dtype == INTEGER)
+        return np.asarray(x, dtype=dtype if holds else FLOATS[0])
+    try:
+        array = np.asarray(x)
+    except ValueError:
+        raise InputError(f"an array must have rows of equal length; got {shown(x)}") from None
     if array.dtype not in DTYPES:
         raise InputError(
             f"an array must be of dtype {', '.join(d.name for d in DTYPES)}; got {array.dtype}; "
             f"convert it with numpy.asarray(x, dtype=float)"
         )
+    canonical = DTYPES[DTYPES.index(array.dtype)]
+    if array.dtype is not canonical:  # equal, and another object: so it is with an unpickled array
+        array = array.view(canonical)
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def kept_array(x: Any, dtype: np.dtype) -> Array:
+    """Return `x` as an array to keep: a copy, unless the caller's array is read-only, which is a promise.
+
+    Raises:
+        InputError: as `as_array`.
+    """
+    array = as_array(x, dtype)
+    promised = isinstance(x, np.ndarray) and not x.flags.writeable
+    return array if promised else array.copy()
+
+
+def shape_of(x: Any) -> Shape:
+    """Return the shape of a value, array or number."""
+    return x.shape if isinstance(x, Value) else np.shape(x)
 
 
 # --- families of operations that share a derivative ----------------------------------------------
