@@ -14,6 +14,12 @@ from trgbench.study.tables import cell_text, table
 
 SYMBOLS = {HOLDS: "✓", UNMEASURED: "?"}  # and ✗; beside the words, not instead of them
 
+OVER = (  # the experiments over one parameter: its axis, and what to see
+    ("time-over-n", "n [elements]", "Small arrays cost what dispatch costs, large ones what memory costs."),
+    ("depth", "depth [layers]", "A straight line of slope 1 is a cost linear in depth."),
+    ("whole-graph", "steps", "One run of a graph of all steps; tracing and compiling are in the table."),
+)
+
 Table = Mapping[str, Any]
 
 
@@ -22,7 +28,6 @@ class Plot:
     """A plot and the table that it shows; `svg` is None if that has nothing to show."""
 
     id: str
-    experiment: int
     svg: str | None
     caption: str
     table: Table
@@ -107,33 +112,19 @@ def plots(results: Mapping[str, Any]) -> list[Plot]:
     from trgbench.study import plots
 
     found = []
-    for experiment, number, xlabel, caption in (
-        (
-            "time-over-n",
-            4,
-            "n [elements]",
-            "Small arrays cost what dispatch costs, large ones what memory costs.",
-        ),
-        ("depth", 6, "depth [layers]", "A straight line of slope 1 is cost linear in depth."),
-        (
-            "whole-graph",
-            7,
-            "steps",
-            "Run times of one graph of all steps; tracing and compiling are in the table.",
-        ),
-    ):
+    for experiment, xlabel, caption in OVER:
         for content in tables_of(results, experiment):
             names = [column["name"] for column in content["columns"]]
             if names[0] in ("n", "depth", "steps") and any(plots.series(name) for name in names):
                 svg = plots.lines(f"plot-{content['id']}", content, xlabel)
-                found.append(Plot(content["id"], number, svg, caption, content))
+                found.append(Plot(content["id"], svg, caption, content))
     bars = trg_table(results)
     caption = "Filled: eager on the whole graph. Hatched: the other modes."
-    found.append(Plot(bars["id"], 8, plots.bars(f"plot-{bars['id']}", bars), caption, bars))
+    found.append(Plot(bars["id"], plots.bars(f"plot-{bars['id']}", bars), caption, bars))
     caption = "First + (N - 1) x each further one. From the N of a circle on, another mode is the fastest."
     for content in nth_tables(results):
         svg = plots.nth_gradient(f"plot-{content['id']}", content)
-        found.append(Plot(content["id"], 5, svg, caption, content))
+        found.append(Plot(content["id"], svg, caption, content))
     return found
 
 
