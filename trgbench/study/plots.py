@@ -153,6 +153,8 @@ def bars(id: str, table: Mapping[str, Any]) -> str | None:
 
 def nth_gradient(id: str, table: Mapping[str, Any]) -> str | None:
     """Return the time to the N-th gradient over N, of a table of (backend, mode, first, further)."""
+    if len(table["columns"]) < 4:  # nothing was measured in one of them
+        return None
     rows = [
         row for row in table["rows"] if row[0] in COLOURS and row[1] in STYLES and points([row[2]], [row[3]])
     ]
