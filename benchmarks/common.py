@@ -7,17 +7,20 @@ is imported at all: asv gives every combination of parameters a process of its o
 from __future__ import annotations
 
 import functools
-import math
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import trgbench
 from trgbench import measure
 from trgbench.errors import InputError, Unavailable
 
-BACKENDS = ("native", "jax", "torch")
-MODES = ("eager", "traced", "eager-staged", "traced-staged")
+# As `trgbench.backends.names` finds them, which would import NumPy, and with it BLAS, before `pin`.
+BACKENDS = tuple(sorted(file.stem for file in (Path(trgbench.__path__[0]) / "backends").glob("[!_]*.py")))
+MODES = ("eager", "traced", "eager-staged", "traced-staged")  # those that every problem has
+SCALAR_MODES = (*MODES, "forward")
 WHOLE_GRAPH = ("eager", "traced")
 THREADS = (1, 2)
 SAMPLE_SECONDS = 0.005  # a sample repeats a short call until it lasts this long
@@ -61,7 +64,7 @@ class Loop:
 
     def __init__(self, call: Callable[[], object]) -> None:
         self.call = call
-        self.calls = max(1, math.ceil(SAMPLE_SECONDS / min(measure.once(call) for _ in range(2))))
+        self.calls = measure.repeats(call, SAMPLE_SECONDS)
 
     def __call__(self) -> None:
         call = self.call
@@ -95,6 +98,17 @@ def pin(threads: int) -> None:
         raise NotImplementedError(str(reason)) from reason
 
 
+def installed(backend: str, threads: int) -> Any:
+    """Return the backend, in a pinned process, or skip the benchmark where its library is missing."""
+    pin(threads)
+    from trgbench import backends
+
+    try:
+        return backends.get(backend)
+    except Unavailable as reason:
+        raise NotImplementedError(str(reason)) from reason
+
+
 @functools.cache
 def ready(backend: str, mode: str, threads: int, problem: str, *sizes: int) -> Any:
     """Return a `Prepared` of `problems.<problem>(*sizes)`, after it gave the right value and gradient once.
@@ -105,11 +119,11 @@ def ready(backend: str, mode: str, threads: int, problem: str, *sizes: int) -> A
         NotImplementedError: if the combination cannot run on this machine; asv then records it as skipped.
         WrongResult: if the result misses the problem's reference; asv then records a failure, and no time.
     """
-    pin(threads)
-    from trgbench import backends, problems
+    library = installed(backend, threads)
+    from trgbench import problems
 
     try:
-        prepared = backends.get(backend).prepare(getattr(problems, problem)(*sizes), mode, threads)
+        prepared = library.prepare(getattr(problems, problem)(*sizes), mode, threads)
     except Unavailable as reason:
         raise NotImplementedError(str(reason)) from reason
     check(prepared)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.common import BACKENDS, MODES, benchmark, ready
+from benchmarks.common import BACKENDS, MODES, benchmark, installed, ready
 
 PROBLEMS = {"vector(1000)": ("vector", 1000), "chain(100)": ("chain", 100), "trg(16, 4)": ("trg", 16, 4)}
 
@@ -26,6 +26,9 @@ class Import(Fresh):
 
     params = (BACKENDS,)
     param_names = ("backend",)
+
+    def setup(self, backend: str) -> None:
+        installed(backend, threads=1)
 
     @benchmark("Import of a backend in a fresh interpreter")
     def timeraw_import(self, backend: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.common import BACKENDS, MODES, THREADS, WHOLE_GRAPH, Timed, benchmark, loop
+from benchmarks.common import BACKENDS, SCALAR_MODES, THREADS, WHOLE_GRAPH, Timed, benchmark, loop
 
 # torch.compile takes minutes for a TRG program of the whole graph: too long for the quick profile.
 QUICK_TORCH = ["eager", "eager-staged", "traced-staged"]
@@ -31,7 +31,7 @@ class WholeGraph(Timed):
 class TwentySteps(Timed):
     """The study's own calculation: 20 steps (2²⁰ sites) over the bond dimension χ."""
 
-    params = (BACKENDS, MODES, THREADS, (8, 16, 24))
+    params = (BACKENDS, SCALAR_MODES, THREADS, (8, 16, 24))
     param_names = ("backend", "mode", "threads", "chi")
     timeout = 900.0
     rounds = 1

@@ -76,7 +76,7 @@ def steady(call: Call, *, budget: float = 0.5, timer: Timer = time.perf_counter)
     True
     """
     once(call)
-    number = _repeats(call)
+    number = repeats(call)
     samples: list[float] = []
     spent = 0.0
     while len(samples) < 3 or (len(samples) < 15 and spent < budget):
@@ -100,12 +100,12 @@ def ratio(numerator: Call, denominator: Call, *, pairs: int = 9, confidence: flo
     calls = (numerator, denominator)
     for call in calls:
         once(call)
-    repeats = [_repeats(call) for call in calls]
+    numbers = [repeats(call) for call in calls]
     samples = []
     for pair in range(pairs):
         times = [0.0, 0.0]
         for side in (0, 1) if pair % 2 == 0 else (1, 0):
-            times[side] = timeit.Timer(calls[side]).timeit(repeats[side]) / repeats[side]
+            times[side] = timeit.Timer(calls[side]).timeit(numbers[side]) / numbers[side]
         samples.append(times[0] / times[1])
     from scipy import stats
 
@@ -128,9 +128,9 @@ def peak_memory(call: Call) -> int:
     return max(0, _status_bytes("VmHWM") - before)
 
 
-def _repeats(call: Call) -> int:
-    """Return how often to repeat a warm call so that a sample lasts `SAMPLE_SECONDS`."""
-    return max(1, math.ceil(SAMPLE_SECONDS / min(once(call), once(call))))
+def repeats(call: Call, seconds: float = SAMPLE_SECONDS) -> int:
+    """Return how often to repeat a warm call so that a sample lasts `seconds`."""
+    return max(1, math.ceil(seconds / min(once(call), once(call))))
 
 
 def _status_bytes(field: str) -> int:

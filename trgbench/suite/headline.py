@@ -9,8 +9,6 @@ from rich.table import Table
 
 from trgbench.suite.records import Record
 
-BACKENDS = ("native", "jax", "torch")
-
 # (title, benchmark, the parameters besides backend and mode)
 TIMES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
     ("vector, n = 1000", "gradient.Vector.time_gradient", {"threads": "1", "n": "1000"}),
@@ -28,19 +26,26 @@ def table(records: Iterable[Record]) -> Table:
     drawn = Table(title="One gradient on one thread", title_justify="left")
     drawn.add_column("problem")
     drawn.add_column("mode")
-    for backend in BACKENDS:
+    backends = sorted({record.parameters["backend"] for record in known if "backend" in record.parameters})
+    for backend in backends:
         drawn.add_column(backend, justify="right")
     for title, benchmark, parameters in TIMES:
-        _add_rows(drawn, known, title, benchmark, "mode", parameters)
+        _add_rows(drawn, backends, known, title, benchmark, "mode", parameters)
     for problem in dict.fromkeys(r.parameters["problem"] for r in known if r.benchmark == FIRST):
-        _add_rows(drawn, known, f"{problem}, first call", FIRST, "mode", {"problem": problem})
+        _add_rows(drawn, backends, known, f"{problem}, first call", FIRST, "mode", {"problem": problem})
     for problem in dict.fromkeys(r.parameters["problem"] for r in known if r.benchmark == RATIOS):
-        _add_rows(drawn, known, f"{problem}, ratio", RATIOS, "modes", {"problem": problem})
+        _add_rows(drawn, backends, known, f"{problem}, ratio", RATIOS, "modes", {"problem": problem})
     return drawn
 
 
 def _add_rows(
-    drawn: Table, known: list[Record], title: str, benchmark: str, mode: str, parameters: Mapping[str, str]
+    drawn: Table,
+    backends: list[str],
+    known: list[Record],
+    title: str,
+    benchmark: str,
+    mode: str,
+    parameters: Mapping[str, str],
 ) -> None:
     cells: dict[str, dict[str, str]] = {}
     for record in known:
@@ -50,7 +55,7 @@ def _add_rows(
     shown = [(name, row) for name, row in cells.items() if any(row.values())]
     for i, (name, row) in enumerate(shown):
         end = i == len(shown) - 1
-        drawn.add_row("" if i else title, name, *(row.get(b, "") for b in BACKENDS), end_section=end)
+        drawn.add_row("" if i else title, name, *(row.get(b, "") for b in backends), end_section=end)
 
 
 def _cell(record: Record) -> str:

@@ -10,21 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from trgbench.engine.ops.table import (
-    BOOL,
-    FLOATS,
-    OPS,
-    Array,
-    Op,
-    Spec,
-    Value,
-    broadcast,
-    elementwise,
-    no_jvp,
-    no_vjp,
-    register,
-    unbroadcast,
-)
+from trgbench.engine.ops.families import broadcast, elementwise, no_jvp, no_vjp, unbroadcast
+from trgbench.engine.ops.table import BOOL, FLOATS, OPS, Array, Op, Spec, Value, register
 from trgbench.errors import InputError
 
 _SHAPES = (((3, 4), (3, 4)), ((), ()), ((0, 3), (1, 3)), ((1,), (5,)), ((2, 1, 3), (4, 1)))

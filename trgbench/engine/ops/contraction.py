@@ -13,20 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from trgbench.engine.ops.families import float_only, multilinear_jvp
 from trgbench.engine.ops.indexing import diagonal
 from trgbench.engine.ops.reduction import sum
 from trgbench.engine.ops.shape import broadcast_to, normalized_axis, permute_dims
-from trgbench.engine.ops.table import (
-    OPS,
-    Array,
-    Op,
-    Shape,
-    Spec,
-    float_only,
-    multilinear_jvp,
-    register,
-    shape_of,
-)
+from trgbench.engine.ops.table import OPS, Array, Op, Shape, Spec, register, shape_of
 from trgbench.errors import InputError
 
 Axes = tuple[tuple[int, ...], tuple[int, ...]]  # axes of the first operand, paired with those of the second

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from trgbench.engine.ops.comparison import where
-from trgbench.engine.ops.table import OPS, Array, Op, Samples, Spec, elementwise, float_only, register
+from trgbench.engine.ops.families import elementwise, float_only
+from trgbench.engine.ops.table import OPS, Array, Op, Samples, Spec, register
 
 
 def _draws(*ranges: tuple[float, float]) -> Samples:

@@ -13,9 +13,10 @@ import numpy as np
 from trgbench.engine.ops.comparison import where
 from trgbench.engine.ops.contraction import matmul, outer
 from trgbench.engine.ops.elementwise import abs, maximum, reciprocal
+from trgbench.engine.ops.families import float_only
 from trgbench.engine.ops.indexing import diagonal
 from trgbench.engine.ops.shape import concat, matrix_transpose, reshape
-from trgbench.engine.ops.table import OPS, Array, Op, Spec, float_only, register
+from trgbench.engine.ops.table import OPS, Array, Op, Spec, register
 from trgbench.errors import InputError
 
 TIED_IN_EPS = 4096  # ε in units of the dtype's rounding: 9.1e-13 in float64

@@ -7,21 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from trgbench.engine.ops.families import float_only, linear
 from trgbench.engine.ops.shape import broadcast_to, normalized_axis, reshape
-from trgbench.engine.ops.table import (
-    FLOATS,
-    INTEGER,
-    OPS,
-    Array,
-    Op,
-    Shape,
-    Spec,
-    Value,
-    float_only,
-    linear,
-    register,
-    shape_of,
-)
+from trgbench.engine.ops.table import FLOATS, INTEGER, OPS, Array, Op, Shape, Spec, Value, register, shape_of
 from trgbench.errors import InputError
 
 # --- static slices --------------------------------------------------------------------------------

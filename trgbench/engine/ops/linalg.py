@@ -18,9 +18,10 @@ import scipy.linalg
 from trgbench import cut_svd
 from trgbench.engine.ops.comparison import where
 from trgbench.engine.ops.elementwise import abs
+from trgbench.engine.ops.families import float_only
 from trgbench.engine.ops.reduction import sum
 from trgbench.engine.ops.shape import concat, zeros_like
-from trgbench.engine.ops.table import OPS, Array, Op, Spec, Value, float_only, register, shape_of
+from trgbench.engine.ops.table import OPS, Array, Op, Spec, Value, register, shape_of
 from trgbench.errors import InputError
 
 EPSILON_IN_ROUNDINGS = 4096  # the ε of `cut_svd` in units of the dtype's rounding: 9.1e-13 in float64

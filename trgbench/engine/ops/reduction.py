@@ -11,18 +11,9 @@ import numpy as np
 
 from trgbench.engine.ops.comparison import where
 from trgbench.engine.ops.elementwise import abs, sqrt, square
+from trgbench.engine.ops.families import float_only, linear
 from trgbench.engine.ops.shape import broadcast_to, concat, normalized_axes, permute_dims, reshape
-from trgbench.engine.ops.table import (
-    OPS,
-    Array,
-    Op,
-    Shape,
-    Spec,
-    float_only,
-    linear,
-    register,
-    shape_of,
-)
+from trgbench.engine.ops.table import OPS, Array, Op, Shape, Spec, register, shape_of
 from trgbench.errors import InputError
 
 Axes = tuple[int, ...]

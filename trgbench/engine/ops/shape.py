@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from trgbench.engine.ops.families import linear, unbroadcast
 from trgbench.engine.ops.table import (
     DTYPES,
     FLOATS,
@@ -19,10 +20,8 @@ from trgbench.engine.ops.table import (
     Shape,
     Spec,
     Value,
-    linear,
     register,
     shape_of,
-    unbroadcast,
 )
 from trgbench.errors import InputError
 
