@@ -18,13 +18,14 @@ from trgbench.advise import command as advise_command
 from trgbench.console import Progress, one_line, prompt_interrupts, strict_json
 from trgbench.errors import InputError
 from trgbench.point import Point, compute_point, remarks, report
+from trgbench.sweeps import command as sweep_command
 
 DONE, NOT_FINITE, CANNOT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 
 EXIT_CODES = """\
 exit codes:
   0  done
-  1  done, but the result is not finite; the output says why and what to use instead
+  1  done, but the result is not finite, or points of a sweep failed; the output says why
   2  the request cannot be carried out; one line on standard error says what to change
 """
 
@@ -149,6 +150,13 @@ def study_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+# --------------------------------------------------------------------------------------------- sweep
+
+
+def sweep_options(parser: argparse.ArgumentParser) -> None:
+    sweep_command.options(parser, number)
+
+
 # ---------------------------------------------------------------------------------- the command line
 
 
@@ -211,6 +219,14 @@ examples:
         advise_command.EXAMPLES,
         advise_options,
         advise_command.run,
+    ),
+    Command(
+        "sweep",
+        "curves over beta at several chi, computed on all CPUs or on a Dask cluster",
+        sweep_command.EXAMPLES,
+        sweep_options,
+        sweep_command.run,
+        patience=15.0,  # to write the output and to stop the workers
     ),
 )
 
