@@ -69,7 +69,8 @@ def test_small_problems(name: str, mode: str) -> None:
         gradient += 1.0  # writable, and nobody else's
         problem.check(problem.example, *prepared(problem.example))
         costs = prepared.built.costs
-        assert set(costs) == {"trace", "compile", "prepare"}
+        assert set(costs) == {"trace", "compile", "prepare", "first_run"}
+        assert costs["first_run"]
         assert all(seconds is None or seconds >= 0 for seconds in costs.values())
     assert prepared(0.3)[0] == pytest.approx(TORUS[0], abs=1e-13)
     assert float(prepared(0.3)[1]) == pytest.approx(TORUS[1], abs=1e-13)

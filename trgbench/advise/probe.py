@@ -115,17 +115,18 @@ def probe(
     share = min(
         1.0, (clock() - start) / (time.perf_counter() - wall)
     )  # of the wall's time, which `costs` has
-    costs = {name: built.costs.get(name) for name in ("trace", "compile", "prepare")}
+    costs = {name: built.costs[name] for name in ("trace", "compile", "prepare")}
+    first = (built.costs["first_run"] or 0.0) * share
     say(
         traced=costs["trace"] is not None or costs["compile"] is not None,
         **{name: seconds and seconds * share for name, seconds in costs.items()},
     )
-    say(doing="its first run")
+    say(doing="its second run")
     x = built.asarray(made.example)
     run = functools.partial(built.run, x)
     start = clock()
     value, gradient = run()
-    first = clock() - start
+    second = clock() - start
     if reason := check(made, value, gradient):
         return say(why_not=reason, done=True)
     result = float(gradient) if made.example.shape == () else None
@@ -133,17 +134,17 @@ def probe(
         first=first, result=result, doing="making another shape ready" if changing_shape else "its steady run"
     )
     if only_check:
-        return say(each=first, done=True)
+        return say(each=second, done=True)
     if changing_shape:
         other = getattr(problems, problem)(**another_shape(problem, sizes))
         start = clock()
         built = library.prepare(other, mode, threads, svd).built
         built.run(built.asarray(other.example))
         say(each=clock() - start)
-    elif first < LONG:
+    elif second < LONG:
         say(each=measure.steady(run, timer=clock.timer))
     else:
-        say(each=statistics.median([first, *(measure.once(run, timer=clock.timer) for _ in range(2))]))
+        say(each=statistics.median([second, *(measure.once(run, timer=clock.timer) for _ in range(2))]))
     # First the peak of all so far: measuring one call resets the kernel's mark.
     say(process=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     say(memory=measure.peak_memory(run), done=True)

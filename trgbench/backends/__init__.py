@@ -46,8 +46,9 @@ class Built:
         run: library array x → (value, gradient), or (value, gradient, second derivative) of order 2: library
             arrays that `float` and `numpy.asarray` accept, finished when it returns. A benchmark times this.
         asarray: NumPy array → the library's own array.
-        costs: seconds paid once, by name: `trace` (build and transform), `compile`, `prepare`
-            (what remains: warm-up, thread set-up). `None` where the library does not separate it.
+        costs: seconds paid once, by name: `trace` (build and transform), `compile`, `prepare` (what else
+            comes before a run), `first_run` (the first run of all, which `build` does, less what of the
+            others falls into it). `None` where the library does not separate it.
         notes: one-line remarks a user should see, for instance a thread count that could not be set.
     """
 
