@@ -35,7 +35,7 @@ class TwentySteps(Timed):
     param_names = ("backend", "mode", "threads", "chi")
     timeout = 900.0
     rounds = 1
-    repeat = (3, 10, 4.0)
+    repeat = (3, 7, 2.0)
 
     def setup(self, backend: str, mode: str, threads: int, chi: int) -> None:
         self.time(loop(backend, mode, threads, "trg", chi, 20))

@@ -108,9 +108,7 @@ def register(name: str) -> None:
 def summarise(profile: Profile, found: list[records.Record], numbers: int) -> int:
     """Print the headline table, what failed, and how to open the dashboard."""
     console = Console()
-    console.print()
-    if (table := headline.table(found)).row_count:
-        console.print(table)
+    console.print(*headline.tables(found))
     counts = Counter(record.outcome for record in found)
     console.print(
         f"{counts['measured']} combinations measured, {numbers} numbers published in {profile.html}/"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from asv_runner.util import human_time
+from rich import box
 from rich.table import Table
 
 from trgbench.suite.records import Record
@@ -20,21 +21,31 @@ RATIOS = "ratios.Modes.track_ratio"
 FIRST = "first_call.FirstGradient.timeraw_first_gradient"
 
 
-def table(records: Iterable[Record]) -> Table:
-    """Return the table of what was measured; a figure that was not is left open, one that failed says so."""
+def tables(records: Iterable[Record]) -> list[Table]:
+    """Return the tables of what was measured; a figure that was not is left open, one that failed says so."""
     known = list(records)
-    drawn = Table(title="One gradient on one thread", title_justify="left")
-    drawn.add_column("problem")
-    drawn.add_column("mode")
     backends = sorted({record.parameters["backend"] for record in known if "backend" in record.parameters})
-    for backend in backends:
-        drawn.add_column(backend, justify="right")
+    times = _empty("One gradient on one thread", "mode", backends)
     for title, benchmark, parameters in TIMES:
-        _add_rows(drawn, backends, known, title, benchmark, "mode", parameters)
-    for problem in dict.fromkeys(r.parameters["problem"] for r in known if r.benchmark == FIRST):
-        _add_rows(drawn, backends, known, f"{problem}, first call", FIRST, "mode", {"problem": problem})
-    for problem in dict.fromkeys(r.parameters["problem"] for r in known if r.benchmark == RATIOS):
-        _add_rows(drawn, backends, known, f"{problem}, ratio", RATIOS, "modes", {"problem": problem})
+        _add_rows(times, backends, known, title, benchmark, "mode", parameters)
+    for problem in _problems(known, FIRST):
+        _add_rows(times, backends, known, f"{problem}, first call", FIRST, "mode", {"problem": problem})
+    ratios = _empty("Ratio of two modes, timed in turns, and its 99 % interval", "modes", backends)
+    for problem in _problems(known, RATIOS):
+        _add_rows(ratios, backends, known, problem, RATIOS, "modes", {"problem": problem})
+    return [drawn for drawn in (times, ratios) if drawn.row_count]
+
+
+def _problems(known: list[Record], benchmark: str) -> list[str]:
+    return list(dict.fromkeys(r.parameters["problem"] for r in known if r.benchmark == benchmark))
+
+
+def _empty(title: str, mode: str, backends: list[str]) -> Table:
+    drawn = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    drawn.add_column("problem", no_wrap=True)
+    drawn.add_column(mode, min_width=len("traced-staged"))
+    for backend in backends:
+        drawn.add_column(backend, justify="right", no_wrap=True)
     return drawn
 
 
@@ -66,5 +77,5 @@ def _cell(record: Record) -> str:
         return human_time(record.value)
     spread = ""
     if record.stats and record.stats.get("ci_99_a") is not None:
-        spread = f" ({record.stats['ci_99_a']:.2f}…{record.stats['ci_99_b']:.2f})"
-    return f"{record.value:.2f}{spread}"
+        spread = f" ({record.stats['ci_99_a']:.2g}…{record.stats['ci_99_b']:.2g})"
+    return f"{record.value:.3g}{spread}"
