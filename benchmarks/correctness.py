@@ -49,7 +49,7 @@ class AgainstStudy(Energy):
 
     @benchmark(
         "Largest deviation of the internal energy from the study's table",
-        quick={"mode": ["eager", "traced-staged"]},
+        quick={"mode": ["traced-staged"]},
     )
     def track_deviation(self, backend: str, mode: str) -> float:
         reference = self.prepared.problem.reference

@@ -43,8 +43,8 @@ class TwentySteps(Timed):
     @benchmark(
         "Gradient of 20 TRG steps over the bond dimension χ",
         quick=[
-            {"backend": ["native", "jax"], "threads": [1], "chi": [8, 16]},
-            {"backend": ["torch"], "mode": QUICK_TORCH, "threads": [1], "chi": [8, 16]},
+            {"backend": ["native", "jax"], "threads": [1], "chi": [16]},
+            {"backend": ["torch"], "mode": QUICK_TORCH, "threads": [1], "chi": [16]},
         ],
     )
     def time_gradient(self, *_: object) -> None:
