@@ -29,10 +29,10 @@ fresh process, with the compilers' disk caches off. They are kept for this machi
 ($XDG_CACHE_HOME/trgbench/advice.json). Then
   fixed shape:     N gradients = trace + compile + prepare + first run + (N - 1) x steady run
   changing shape:  N gradients = trace + compile + prepare + first run
-                                 + (N - 1) x (preparing another shape in the same process + its first run)
-so with --changing-shape every evaluation is taken to have a shape that was not seen before. What a backend
-calls preparing ends with one warm-up run. Importing the library is not counted. On one thread the times are
-the CPU's, so that other processes of a busy machine do not count; on several they are the clock's.
+                                 + (N - 1) x all of these of another shape, in the same process
+so with --changing-shape every evaluation is taken to have a shape that was not seen before. Importing the
+library is not counted. On one thread the times are the CPU's, so that other processes of a busy machine do not
+count; on several they are the clock's.
 """
 
 

@@ -46,9 +46,9 @@ class Costs:
 
     Attributes:
         trace, compile, prepare: paid once, see `trgbench.backends.Built`; None where not separated.
-        first: the first gradient after that.
-        each: every further gradient. Of a fixed shape the steady run; of a changing one the preparation
-            of another shape in the same process, and its first run.
+        first: the first gradient, which `prepare` of a backend ends with.
+        each: every further gradient. Of a fixed shape the steady run; of a changing one all of the above of
+            another shape, in the same process.
         traced: whether the program is made before it sees a value, so that Python cannot branch on one.
         result: the gradient, where it is one number, to compare the combinations with one another.
         memory: by how much resident memory rises during one warm gradient; None if that was not reached.

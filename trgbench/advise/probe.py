@@ -112,9 +112,7 @@ def probe(
     clock = Clock(threads)
     wall, start = time.perf_counter(), clock()
     built = library.prepare(made, mode, threads, svd).built
-    share = min(
-        1.0, (clock() - start) / (time.perf_counter() - wall)
-    )  # of the wall's time, which `costs` has
+    share = min(1.0, (clock() - start) / (time.perf_counter() - wall))  # `costs` are of the wall's time
     costs = {name: built.costs[name] for name in ("trace", "compile", "prepare")}
     first = (built.costs["first_run"] or 0.0) * share
     say(
@@ -138,8 +136,7 @@ def probe(
     if changing_shape:
         other = getattr(problems, problem)(**another_shape(problem, sizes))
         start = clock()
-        built = library.prepare(other, mode, threads, svd).built
-        built.run(built.asarray(other.example))
+        library.prepare(other, mode, threads, svd)  # which ends with its first run
         say(each=clock() - start)
     elif second < LONG:
         say(each=measure.steady(run, timer=clock.timer))
