@@ -17,8 +17,8 @@ DEEP = 100  # layers from which the study's eager backward grows out of proporti
 
 MODEL = {
     False: "time to the N-th gradient = trace + compile + prepare + first run + (N - 1) x steady run",
-    True: "time to the N-th gradient = trace + compile + prepare + first run + (N - 1) x all of these of another "
-    "shape, in the same process: every evaluation is taken to have a shape not seen before",
+    True: "time to the N-th gradient = trace + compile + prepare + first run + (N - 1) x all of these of "
+    "another shape, in the same process: every evaluation is taken to have a shape not seen before",
 }
 
 

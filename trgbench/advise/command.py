@@ -31,8 +31,8 @@ fresh process, with the compilers' disk caches off. They are kept for this machi
   changing shape:  N gradients = trace + compile + prepare + first run
                                  + (N - 1) x all of these of another shape, in the same process
 so with --changing-shape every evaluation is taken to have a shape that was not seen before. Importing the
-library is not counted. On one thread the times are the CPU's, so that other processes of a busy machine do not
-count; on several they are the clock's.
+library is not counted. On one thread the times are the CPU's, so that other processes of a busy machine do
+not count; on several they are the clock's.
 """
 
 
