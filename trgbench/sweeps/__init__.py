@@ -16,6 +16,7 @@ At the top it imports neither NumPy nor Dask.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from typing import Any
 
 from trgbench.errors import InputError, check_choice
 
+LOCAL_PATIENCE = 60.0  # seconds; on a cluster workers may come hours later, when a batch system lets them
 INSTALL = "install it with: pip install 'trgbench[cluster]'"
 
 
@@ -135,20 +137,22 @@ def sweep(
         remarks = cluster.check_workers_of(client, settings.backend, scheduler)
         kept = store.Store.open(path, settings, resume=resume)
         with contextlib.closing(kept):
-            result = _run(client, kept, remarks, progress)
+            result = _run(client, kept, remarks, progress, LOCAL_PATIENCE if scheduler is None else math.inf)
     if picture is not None:
         progress(f"drawing {picture}")
         pictures.draw(picture, result.rows())
     return result
 
 
-def _run(client: Any, kept: Any, remarks: list[str], progress: Callable[[str], None]) -> Swept:
+def _run(
+    client: Any, kept: Any, remarks: list[str], progress: Callable[[str], None], patience: float
+) -> Swept:
     from trgbench.sweeps import run
 
     before, start = kept.done, time.perf_counter()
     kept.write()
     try:
-        notes = run.compute(client, kept.settings, kept, progress)
+        notes = run.compute(client, kept.settings, kept, progress, patience=patience)
         seconds = time.perf_counter() - start
         kept.finish()
     except BaseException as stop:

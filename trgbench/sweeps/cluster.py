@@ -7,13 +7,14 @@ import contextlib
 import logging
 import os
 import re
+import signal
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import dask
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, WorkerPlugin
 from distributed.comm import connect
 from distributed.security import Security
 
@@ -28,9 +29,19 @@ WORKERS_SECONDS = 10.0  # to wait for the first worker of a scheduler
 TLS = ("tls_ca_file", "tls_cert", "tls_key")
 
 CONFIGURATION = {
+    "distributed.scheduler.allowed-failures": 0,  # `plan` tries again, with more care than Dask
     "distributed.worker.profile.enabled": False,  # it interrupts the worker every 10 ms
     "distributed.nanny.pre-spawn-environ": dict.fromkeys(measure.THREAD_VARIABLES, 1),
 }
+
+
+class Uninterrupted(WorkerPlugin):  # type: ignore[misc]
+    """Leaves Ctrl-C, which a terminal sends to every process of a command, to the client."""
+
+    name = "trgbench-uninterrupted"
+
+    def setup(self, worker: Any) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextlib.contextmanager
@@ -55,7 +66,9 @@ def local(workers: int | None) -> Iterator[Client]:
                 silence_logs=logging.CRITICAL,
             )
         )
-        yield stack.enter_context(Client(cluster, set_as_default=False))
+        client = stack.enter_context(Client(cluster, set_as_default=False))
+        client.register_plugin(Uninterrupted())
+        yield client
 
 
 def check_workers(workers: object) -> int:

@@ -15,10 +15,11 @@ BATCH_MAXIMUM = 1000  # points
 
 @dataclass(frozen=True)
 class Batch:
-    """Points of one χ, by their numbers."""
+    """Points of one χ, by their numbers; `suspect` if an earlier batch that held them came to nothing."""
 
     chi: int
     numbers: tuple[int, ...]
+    suspect: bool = False
 
 
 @dataclass
@@ -41,7 +42,9 @@ class Plan:
     >>> settings = Settings((0.1, 0.2, 0.3), (8, 16), 20, "native", "traced-staged", "safe", 1, "")
     >>> plan = Plan(settings, missing=lambda number: number != 4)
     >>> plan.take(workers=1), plan.take(workers=1), plan.take(workers=1)
-    (Batch(chi=16, numbers=(3,)), Batch(chi=16, numbers=(5,)), Batch(chi=8, numbers=(0,)))
+    (Batch(chi=16, numbers=(3,), suspect=False),
+     Batch(chi=16, numbers=(5,), suspect=False),
+     Batch(chi=8, numbers=(0,), suspect=False))
     """
 
     def __init__(self, settings: Settings, missing: Callable[[int], bool]) -> None:
@@ -58,8 +61,6 @@ class Plan:
         One point, until one of that χ has come back. Then so many that the batch lasts long enough for its
         cost not to matter, but not more than a fraction of what is left, so that all finish together.
         """
-        if self._again:
-            return self._again.pop()
         for chi, rest in self._rests.items():
             if rest.count:
                 size = 1
@@ -68,11 +69,18 @@ class Plan:
                     size = math.ceil(min(wanted, rest.count / (4 * workers), BATCH_MAXIMUM))
                 rest.count -= size
                 return Batch(chi, tuple(next(rest.numbers) for _ in range(size)))
-        return None
+        return self._again.pop() if self._again else None
+
+    @property
+    def only_suspects(self) -> bool:
+        return not any(rest.count for rest in self._rests.values())
 
     def put_back(self, batch: Batch) -> None:
-        """Give a batch that came to nothing out again, point by point."""
-        self._again += [Batch(batch.chi, (number,)) for number in reversed(batch.numbers)]
+        """Give a batch that came to nothing out again, after all others and point by point.
+
+        One of its points may have killed the worker, and the batch that waited there is blamed for it, too.
+        """
+        self._again += [Batch(batch.chi, (number,), suspect=True) for number in reversed(batch.numbers)]
 
     def computed(self, batch: Batch, seconds: float) -> None:
         rest = self._rests[batch.chi]

@@ -6,8 +6,10 @@ import queue
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 
 from distributed import Client, Future
+from distributed.comm import CommClosedError
 from distributed.scheduler import KilledWorker
 
 from trgbench.console import one_line
@@ -23,20 +25,36 @@ LOOK_SECONDS = 2.0  # how often to look whether workers came or went
 TELL_SECONDS = 0.5  # how often to say how far it is
 
 
+LOST = "the scheduler is gone; start it again, then go on with --resume"
+
+
 class LostScheduler(InputError):
     """The scheduler went away."""
 
 
 def compute(
-    client: Client, settings: Settings, store: Store, progress: Callable[[str], None]
+    client: Client, settings: Settings, store: Store, progress: Callable[[str], None], *, patience: float
 ) -> tuple[str, ...]:
     """Compute all that is missing in the store, and return the backend's remarks.
 
+    Args:
+        patience: seconds to wait for a worker when there is none.
+
     Raises:
         LostScheduler: if the scheduler goes away.
-        InputError: if a worker cannot compute any point, for instance because it has other versions.
+        InputError: if a worker cannot compute any point, for instance because it has other versions, or if
+            there are no workers any more.
         OSError: if an outcome cannot be kept.
     """
+    try:
+        return _compute(client, settings, store, progress, patience)
+    except (CommClosedError, CancelledError) as error:  # whatever was being asked of it just then
+        raise LostScheduler(LOST) from error
+
+
+def _compute(
+    client: Client, settings: Settings, store: Store, progress: Callable[[str], None], patience: float
+) -> tuple[str, ...]:
     plan = Plan(settings, store.missing)
     wanted = work.versions(settings.backend)
     clock = Clock(plan, store)
@@ -44,13 +62,18 @@ def compute(
     flying: dict[Future, Batch] = {}
     notes: dict[str, None] = {}
     name = f"trgbench-{uuid.uuid4().hex}"  # two sweeps on one scheduler do not take each other's results
-    workers, looked, told, count = 1, 0.0, 0.0, 0
+    workers, looked, told, alive, count = 1, 0.0, 0.0, time.monotonic(), 0
     while True:
         if client.status != "running":
-            raise LostScheduler("the scheduler is gone; start it again, then go on with --resume")
+            raise LostScheduler(LOST)
         if time.monotonic() - looked > LOOK_SECONDS:
             workers, looked = len(client.nthreads()), time.monotonic()
-        while len(flying) < AHEAD * max(workers, 1) and (batch := plan.take(max(workers, 1))):
+            alive = looked if workers else alive
+            if looked - alive > patience:
+                raise InputError(
+                    "all workers are dead, and none came back (out of memory?); choose a smaller chi"
+                )
+        while _room(plan, flying, workers) and (batch := plan.take(max(workers, 1))):
             future = client.submit(
                 work.compute,
                 settings.calculation(batch.chi),
@@ -81,8 +104,8 @@ def compute(
             notes |= dict.fromkeys(remarks)
         elif isinstance(failure, InputError):
             raise failure
-        elif isinstance(failure, KilledWorker) and len(batch.numbers) > 1:
-            plan.put_back(batch)  # one of its points kills its worker: find out which
+        elif isinstance(failure, KilledWorker) and not batch.suspect:
+            plan.put_back(batch)
             continue
         else:
             outcomes = [Outcome(error=_reason(failure))] * len(batch.numbers)
@@ -90,9 +113,17 @@ def compute(
         plan.computed(batch, sum(outcome.seconds or 0.0 for outcome in outcomes))
 
 
+def _room(plan: Plan, flying: dict[Future, Batch], workers: int) -> bool:
+    """Return if another batch may be sent off. Of suspects a worker has one: none is blamed for another."""
+    if plan.only_suspects:
+        alone = all(batch.suspect for batch in flying.values())
+        return alone and len(flying) < max(workers, 1)
+    return len(flying) < AHEAD * max(workers, 1)
+
+
 def _reason(failure: BaseException) -> str:
     if isinstance(failure, KilledWorker):
-        return "the point killed every worker that tried it (out of memory?)"
+        return "the point killed the workers that tried it (out of memory?)"
     return one_line(failure)
 
 
