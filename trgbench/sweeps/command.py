@@ -19,15 +19,17 @@ examples:
   trgbench sweep --beta 0.1:1.0:91 --chi 8,16,24 --specific-heat --out ising.parquet --resume
   trgbench sweep --beta 0.3,0.44 --chi 16 --backend jax --out two.csv --workers 1
   trgbench sweep --beta 0.1:1.0:1801 --chi 32 --out fine.parquet --scheduler tcp://192.0.2.1:8786
-
-A range of beta is FIRST:LAST:COUNT, both ends included.
 """
 
 
 def options(parser: argparse.ArgumentParser, number: Callable[[type], Callable[[str], object]]) -> None:
     """Add the options; `number(kind)` converts a text and leaves what is no number to be refused later."""
     add = parser.add_argument
-    add("--beta", required=True, help="inverse temperatures: numbers and ranges, such as 0.1:1.0:91,0.44")
+    add(
+        "--beta",
+        required=True,
+        help="inverse temperatures: numbers and ranges FIRST:LAST:COUNT, such as 0.1:1.0:91,0.44",
+    )
     add("--chi", required=True, help="largest bond dimensions kept, such as 8,16,24")
     add("--out", required=True, help="file for the rows, .parquet or .csv; readable at every moment")
     add("--steps", default=20, type=number(int), help="steps; 2^n sites (default: 20)")
