@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ from trgbench.study.claims import Claim, Facts, at_least, at_most, equals
 from trgbench.study.lab import BACKENDS, LEFT_OUT, Lab
 from trgbench.study.stages_native import sweep
 from trgbench.study.tables import pick, table
-from trgbench.study.tasks import bits, eager_calls, halves, problem_of, ready, ulps, versus, width
+from trgbench.study.tasks import bits, clock, eager_calls, halves, problem_of, ready, ulps, versus, width
 
 TITLE = "What does TRG cost in stages?"
 MODES = ("eager-staged", "traced-staged")
@@ -32,14 +31,14 @@ def energies(backend: str, mode: str, betas: list[float], repeats: int) -> dict[
 
     problem = problem_of(["trg", CHI, STEPS])
     prepared, _ = ready(backend, mode, problem)
-    found = {}
+    found, now = {}, clock()
     for beta in betas:
         x = prepared.built.asarray(problem.check_input(beta))
         seconds = []
         for _ in range(repeats):
-            start = time.perf_counter()
+            start = now()
             value, gradient = prepared.built.run(x)
-            seconds.append(time.perf_counter() - start)
+            seconds.append(now() - start)
         u = -float(gradient)
         error = u - ising.energy(beta)
         found[str(beta)] = {"lnz": float(value), "u": u, "error": error, "bits": bits(gradient)[0]}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
+
+from trgbench.study.tasks import clock
 
 
 def sweep(problem: Any, x: Any, runtime: Any) -> tuple[Any, Any, float, float]:
@@ -14,7 +15,8 @@ def sweep(problem: Any, x: Any, runtime: Any) -> tuple[Any, Any, float, float]:
     """
     from trgbench import engine
 
-    start = time.perf_counter()
+    now = clock()
+    start = now()
     records, carry, value = [], x, 0.0
     for stage in problem.stages:
         session = engine.Session(runtime=runtime)
@@ -24,11 +26,11 @@ def sweep(problem: Any, x: Any, runtime: Any) -> tuple[Any, Any, float, float]:
         if term is not None:
             value = value + stage.weight * term.value
         carry = None if tensor is None else tensor.value
-    middle = time.perf_counter()
+    middle = now()
     cotangent: Any = None
     while records:
         session, leaf, tensor, term, weight = records.pop()
         seeded = [(out, ct) for out, ct in ((tensor, cotangent), (term, weight)) if out is not None]
         session.backward([out for out, _ in seeded], [ct for _, ct in seeded])
         cotangent = leaf.grad
-    return value, cotangent, middle - start, time.perf_counter() - middle
+    return value, cotangent, middle - start, now() - middle

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
-from trgbench.study.claims import Claim, Facts, at_least, at_most
-from trgbench.study.lab import BACKENDS, LEFT_OUT, Lab
+from trgbench.study.claims import Claim, at_least, at_most
+from trgbench.study.lab import BACKENDS, LEFT_OUT, MISSING, Lab
 from trgbench.study.tables import pick, table
 from trgbench.study.tasks import eager_calls, fastest, halves, problem_of, ready, versus, width
 
@@ -55,6 +56,19 @@ def _recorded_over_not(problem: Any) -> float:
     return versus(recorded, unrecorded)
 
 
+def speedup() -> dict[str, float]:
+    """Return how many times faster a gradient at n = 10⁶ is with all threads than with one, by mode."""
+    from trgbench import backends
+
+    problem, native = problem_of(["vector", SLOW]), backends.get("native")
+    found = {}
+    for mode in ("eager", "traced"):
+        one, every = (native.prepare(problem, mode, threads).built for threads in (1, width()))
+        x = one.asarray(problem.example)
+        found[mode] = versus(functools.partial(one.run, x), functools.partial(every.run, x))
+    return found
+
+
 def measure(lab: Lab) -> dict[str, Any]:
     sizes = list(QUICK_SIZES if lab.quick else SIZES)
     budget = 0.1 if lab.quick else 0.5
@@ -73,6 +87,8 @@ def measure(lab: Lab) -> dict[str, Any]:
                 traced=not (lab.quick and backend == "torch"),
                 budget=budget,
             )
+    alone = {MISSING: "with a single CPU there is nothing to compare"}
+    data["native_speedup"] = lab.run(speedup, threads=lab.cpus) if lab.cpus > 1 else alone
     return data
 
 
@@ -97,6 +113,9 @@ def tables(data: Mapping[str, Any]) -> list[dict[str, Any]]:
         title = f"vector: one gradient, warm, {threads} thread{'s' if threads != '1' else ''}"
         heads = [(name, unit) for name, unit, _, _ in columns]
         result.append(table(f"time-over-n-{threads}", title, ["n"], heads, rows))
+    rows = [[mode, pick(data, "native_speedup", mode)] for mode in ("eager", "traced")]
+    title = f"native, n = {SLOW}: how many times faster with all threads, in turns"
+    result.append(table("time-over-n-speedup", title, ["mode"], [("speed-up", "")], rows))
     return result
 
 
@@ -106,15 +125,6 @@ def _ratio(backend: str, n: int) -> Any:
 
 def _between(backend: str, what: str, n: int, m: int) -> Any:
     return lambda facts: facts[backend][1][n][what] / facts[backend][1][m][what]
-
-
-def _speedup(mode: str) -> Any:
-    def value(facts: Facts) -> float:
-        widths = [width for width in facts["native"].data if width != "1"]
-        every = facts["native"][widths[0] if widths else "all threads, of which there is but one"]
-        return facts["native"][1][SLOW][mode] / every[SLOW][mode]
-
-    return value
 
 
 CLAIMS = (
@@ -165,7 +175,7 @@ CLAIMS = (
         "native",
         "Traced uses the threads at n = 10⁶.",
         "7.8 ms with 1 thread, 1.1 ms with 8",
-        _speedup("traced"),
+        lambda facts: facts["native_speedup"]["traced"],
         at_least(1.3),
         "with all threads at least 1.3 times as fast as with one",
         "{:.2f} times as fast",
@@ -175,7 +185,7 @@ CLAIMS = (
         "native",
         "Eager does not use the threads at n = 10⁶ as traced does.",
         "5.9 ms against traced's 1.1 ms with 8 threads",
-        lambda facts: _speedup("traced")(facts) / _speedup("eager")(facts),
+        lambda facts: facts["native_speedup"]["traced"] / facts["native_speedup"]["eager"],
         at_least(1.25),
         "threads speed traced up at least 1.25 times as much as eager",
         "traced gains {:.2f} times what eager gains",
@@ -215,13 +225,14 @@ CLAIMS = (
         "{:.2f} times the fastest other",
     ),
     Claim(
-        "torch-backward-cheaper-when-small",
-        "torch",
-        "At n = 10 PyTorch's backward takes less than the engine's eager backward.",
-        "17.8 against 58.3 µs",
-        lambda facts: facts["torch"][1][10]["backward"] / facts["native"][1][10]["backward"],
-        at_most(1.0),
-        "PyTorch's takes less time",
-        "{:.2f} times native's",
+        "eager-backward-above-torch-when-small",
+        "native",
+        "At n = 10 eager's backward takes several times as long as PyTorch's.",
+        "58.3 against 17.8 µs",
+        lambda facts: facts["native"][1][10]["backward"] / facts["torch"][1][10]["backward"],
+        at_least(1.5),
+        "at least 1.5 times as long",
+        "{:.2f} times",
+        better="a hit in the cache runs a short prepared program and nothing else",
     ),
 )

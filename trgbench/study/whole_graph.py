@@ -7,10 +7,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from trgbench import measure as timer
 from trgbench.study.claims import Claim, Facts, at_least, at_most, equals
 from trgbench.study.lab import LEFT_OUT, MISSING, Lab
 from trgbench.study.tables import pick, table
-from trgbench.study.tasks import eager_calls, fastest, halves, problem_of, ready, width
+from trgbench.study.tasks import clock, eager_calls, fastest, halves, problem_of, ready, width
 
 TITLE = "What does TRG cost as one graph, from 1 step to 20?"
 CHI = 16
@@ -20,14 +21,14 @@ QUICK_STEPS = (1, 4, 10, 20)
 
 def native_eager(steps: list[int]) -> dict[str, Any]:
     """Return the seconds of forward and backward, first and warm, by steps."""
-    found = {}
+    found, now = {}, clock()
     for count in steps:
         forward, backward = eager_calls("native", problem_of(["trg", CHI, count]))
-        start = time.perf_counter()
+        start = now()
         value = forward()
-        middle = time.perf_counter()
+        middle = now()
         backward(value)
-        first = {"first_forward": middle - start, "first_backward": time.perf_counter() - middle}
+        first = {"first_forward": middle - start, "first_backward": now() - middle}
         warm = halves(forward, backward, 0.5)
         found[str(count)] = {**first, "forward": warm[0], "backward": warm[1], "run": sum(warm)}
     return found
@@ -38,12 +39,12 @@ def cache_by_call(steps: int, calls: int) -> list[dict[str, Any]]:
     from trgbench import engine
 
     problem, session = problem_of(["trg", CHI, steps]), engine.Session(width())
-    found = []
+    found, now = [], clock()
     for _ in range(calls):
         value = problem.value(engine, engine.svd, session.variable(problem.example))
-        start = time.perf_counter()
+        start = now()
         value.backward()
-        seconds = time.perf_counter() - start
+        seconds = now() - start
         found.append({"backward": seconds, **session.stats()._asdict()})
     return found
 
@@ -52,7 +53,7 @@ def native_traced(steps: list[int]) -> dict[str, Any]:
     """Return the seconds of trace and transform, of compiling, and of a run, and the operations, by steps."""
     from trgbench import engine
 
-    found = {}
+    found, now = {}, clock()
     for count in steps:
         problem = problem_of(["trg", CHI, count])
 
@@ -61,22 +62,16 @@ def native_traced(steps: list[int]) -> dict[str, Any]:
             return engine.value_and_grad(graph)
 
         graph = transformed()
-        trace = min(_seconds(transformed) for _ in range(3))
-        start = time.perf_counter()
+        trace = min(timer.once(transformed, timer=now) for _ in range(3))
+        start = now()
         program = engine.Runtime(width()).prepare(graph)
-        compile_seconds = time.perf_counter() - start
+        compile_seconds = now() - start
         value, gradient = program(problem.example)
         problem.check(problem.example, value, gradient)
         run = fastest(functools.partial(program, problem.example))
         operations = len(graph.nodes)
         found[str(count)] = {"trace": trace, "compile": compile_seconds, "operations": operations, "run": run}
     return found
-
-
-def _seconds(call: Any) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
 
 
 def torch_eager(backend: str, steps: list[int]) -> dict[str, Any]:
