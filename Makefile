@@ -21,7 +21,7 @@ help:  ## list what make can do
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 test: .venv/installed  ## install into .venv if need be, and run all tests
-	.venv/bin/python -m pytest -n 2
+	.venv/bin/python -m pytest -n 2 --dist worksteal --durations=10
 
 lint: .venv/installed  ## style, format and types
 	.venv/bin/ruff check
