@@ -142,12 +142,12 @@ def test_what_is_no_number_of_threads(backend: Backend, threads: Any) -> None:
     assert "threads must be" in refusal(lambda: backend.prepare(problems.vector(3), "eager", threads))
 
 
-NO_VECTOR = [  # for a problem whose input has shape (3,)
+NO_VECTOR: list[object] = [  # for a problem whose input has shape (3,)
     None, True, "abc", b"abc", {}, NOTHING, 0.3, [], [0.1, 0.2], [0.1, 0.2, 0.3, 0.4], [[0.1, 0.2, 0.3]],
     [[0.1], [0.2, 0.3]], [0.1, 0.2, np.nan], [np.inf, 0.2, 0.3], [-np.inf, 0.2, 0.3], [0.1, 0.2, 0.3j],
     [0.1, 0.2, None], ["0.1", "0.2", "0.3"], [True, False, True], np.array([1, 2, 3], "M8[s]"),
 ]  # fmt: skip
-NO_BETA = [
+NO_BETA: list[object] = [
     None, True, np.True_, "0.3", b"0.3", {}, NOTHING, [], [0.3], np.ones(1), np.ones((1, 1)), 0.3j, 151,
     1e308, 0, 0.0, -0.0, -0.3, -1, np.nan, np.inf, -np.inf, np.float32("nan"), np.array("2026", "M8[s]"),
 ]  # fmt: skip
