@@ -9,7 +9,7 @@ MACHINE ?=
 FRESH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint bench bench-full smoke preview clean
+.PHONY: help test test-slow lint bench bench-full smoke preview clean
 
 # asv looks for python3.11 on the path to make its own environment with.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -22,6 +22,9 @@ help:  ## list what make can do
 
 test: .venv/installed  ## install into .venv if need be, and run all tests
 	.venv/bin/python -m pytest -n 2 --dist worksteal --durations=10
+
+test-slow: .venv/installed  ## run the tests that take minutes: torch.compile on twenty steps as one graph
+	.venv/bin/python -m pytest -m slow tests
 
 lint: .venv/installed  ## style, format and types
 	.venv/bin/ruff check

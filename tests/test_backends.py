@@ -43,7 +43,11 @@ def prepare(name: str, problem: Problem, mode: str, threads: int = 1, svd: str =
         pytest.skip(str(reason))
 
 
-@each_mode
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    # torch.compile takes minutes for twenty steps as one graph: see `make test-slow`.
+    [pytest.param(*case, marks=pytest.mark.slow) if case == ("torch", "traced") else case for case in EVERY],
+)
 def test_the_study_s_table(name: str, mode: str) -> None:
     prepared = prepare(name, problems.trg(16, 20), mode)
     for beta, lnz, energy in STUDY:
@@ -155,18 +159,18 @@ def test_torch_safe_rule_in_second_order() -> None:
     assert float(second) == pytest.approx(TORUS[2], abs=1e-11)
 
 
-def test_torch_compile_needs_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_compile_needs_a_compiler() -> None:
     pytest.importorskip("torch")
     import torch._inductor.config as inductor
 
     from trgbench.backends.torch import _missing_compiler
 
     _missing_compiler.cache_clear()
-    monkeypatch.setattr(inductor.cpp, "cxx", ("no-such-compiler",))
     try:
-        with pytest.raises(Unavailable, match=r"cannot run mode traced: .* install g\+\+"):
-            backends.get("torch").prepare(problems.vector(3), "traced")
-        assert backends.get("torch").unavailable("eager-staged") is None
+        with inductor.patch({"cpp.cxx": ("no-such-compiler",)}):
+            with pytest.raises(Unavailable, match=r"cannot run mode traced: .* install g\+\+"):
+                backends.get("torch").prepare(problems.vector(3), "traced")
+            assert backends.get("torch").unavailable("eager-staged") is None
     finally:
         _missing_compiler.cache_clear()
 

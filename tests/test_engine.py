@@ -198,6 +198,26 @@ def test_arrays_that_change_later_change_nothing() -> None:
     assert leaf.grad.tolist() == [1.0, 1.0]
 
 
+@pytest.mark.parametrize(
+    "view", [lambda a: a.view(), lambda a: np.broadcast_to(a, (2, 2)), lambda a: a[::-1]]
+)
+def test_a_read_only_view_promises_nothing(view: Callable) -> None:
+    given = np.array([1.0, 2.0])
+    weights = view(given)
+    weights.flags.writeable = False
+    session = engine.Session()
+    x, kept = session.variable(np.ones(2)), session.constant(weights)
+    graph = engine.trace(lambda x: engine.sum(x * weights), engine.spec(2))
+    program = engine.Runtime().prepare(graph)
+    y = engine.sum(x * weights * x)
+    expected, before = 2 * np.sum(weights.reshape(-1, 2), axis=0), program(np.ones(2))
+    given[:] = 100.0
+    y.backward()
+    assert x.grad.tolist() == expected.tolist()
+    assert program(np.ones(2)) == before
+    assert kept.value.max() == 2.0
+
+
 def test_arrays_from_another_process_are_the_same_arrays() -> None:
     for array in (np.ones(3), np.ones(3, np.float32), np.ones(3, bool), np.ones(3, np.int64)):
         copy = pickle.loads(pickle.dumps(array))

@@ -103,6 +103,11 @@ BAD_INPUT: dict[str, tuple[Callable[[engine.Session, engine.Tensor], object], st
     "an eager result": (lambda s, x: engine.trace(lambda y: x, engine.spec(3)), "returned an eager tensor"),
     "ragged rows": (lambda s, x: s.variable([[1.0], [1.0, 2.0]]), "rows of equal length"),
     "no dtype": (lambda s, x: engine.spec(3, "nope"), "dtype must be one of float64.*got 'nope'"),
+    "a function for a graph": (lambda s, x: engine.grad(engine.sum), "engine.trace makes of a function"),  # type: ignore[arg-type]
+    "a number for a graph": (lambda s, x: engine.Runtime().prepare(3), "a graph is wanted"),  # type: ignore[arg-type]
+    "a function forward": (lambda s, x: engine.jvp(engine.sum), "a graph is wanted"),  # type: ignore[arg-type]
+    "a shape for a spec": (lambda s, x: engine.trace(engine.sin, (2,)), "takes an engine.spec"),  # type: ignore[arg-type]
+    "a huge number": (lambda s, x: x * 10**400, "is too large for float64"),
     "width": (lambda s, x: engine.Session(width=0), "width must be a whole number of at least 1"),
     "a list of words": (lambda s, x: s.variable(["a"]), "an array must be of dtype"),
 }  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from trgbench.engine.ops.table import FLOATS, Array, Op, Spec, Value, kept_array
-from trgbench.errors import InputError
+from trgbench.errors import InputError, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,13 @@ class Graph:
             arguments = ", ".join([*(f"%{i}" for i in node.inputs), *metadata])
             lines.append(f"  {results} = {node.op.name}({arguments})")
         return "\n".join([*lines, f"  return {', '.join(f'%{i}' for i in self.outputs)}"])
+
+
+def as_graph(graph: object) -> Graph:
+    """Return `graph`, or raise `InputError` if it is none: a function has to be traced first."""
+    if not isinstance(graph, Graph):
+        raise InputError(f"a graph is wanted, which engine.trace makes of a function; got {shown(graph)}")
+    return graph
 
 
 def check(graph: Graph) -> None:

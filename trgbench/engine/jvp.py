@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trgbench.engine.graph import Builder, Graph
+from trgbench.engine.graph import Builder, Graph, as_graph
 from trgbench.engine.ops.table import FLOATS
 from trgbench.engine.vjp import differentiable
 
@@ -32,6 +32,7 @@ def jvp(graph: Graph, argnums: int | Sequence[int] | None = None) -> Graph:
     >>> float(value), float(tangent)
     (5.0, 2.0)
     """
+    as_graph(graph)
     floating = [position for position, i in enumerate(graph.inputs) if graph.specs[i].dtype in FLOATS]
     numbers = differentiable(graph, floating if argnums is None else argnums)
     builder = Builder(Graph())

@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import threadpoolctl
 
 from trgbench.engine.compiler import PASSES, Pass, Program, compile_graph
-from trgbench.engine.graph import Fingerprint, Graph
+from trgbench.engine.graph import Fingerprint, Graph, as_graph
 from trgbench.engine.ops.table import Spec, as_array
 from trgbench.errors import InputError, check_integer
 
@@ -166,6 +166,7 @@ class Runtime:
             specs = tuple(graph.specs[i] for i in graph.inputs)
             return PreparedProgram(program, specs, graph.single, self.width), program.nbytes
 
+        as_graph(graph)
         key = (self._fingerprint(graph), tuple(graph.outputs), graph.single, tuple(passes), self.width)
         return self.cache.get(key, make)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from trgbench.engine.graph import Builder, Graph, Symbol
+from trgbench.engine.graph import Builder, Graph, Symbol, as_graph
 from trgbench.engine.ops.table import DTYPES, FLOATS, Spec, Value
 from trgbench.engine.vjp import Reverse, differentiable, needed_before, vjp
 from trgbench.errors import InputError, check_integer, shown
@@ -48,6 +48,9 @@ def trace(function: Callable[..., Any], *specs: Spec) -> Graph:
       %2: float64[] = sum(%1, axes=(0,))
       return %2
     """
+    for given in specs:
+        if not isinstance(given, Spec):
+            raise InputError(f"trace takes an engine.spec for each argument; got {shown(given)}")
     builder = Builder(Graph(), _origin(function))
     arguments = [builder.symbol(builder.graph.add_input(s)) for s in specs]
     try:
@@ -92,6 +95,7 @@ def value_and_grad(graph: Graph, argnums: int | Sequence[int] = 0) -> Graph:
 
 
 def _gradient(graph: Graph, argnums: int | Sequence[int], with_value: bool) -> Graph:
+    as_graph(graph)
     if len(graph.outputs) != 1 or graph.specs[graph.outputs[0]].shape != ():
         shapes = ", ".join(str(graph.specs[i]) for i in graph.outputs)
         raise InputError(f"a gradient is that of one scalar output; the graph returns {shapes}; sum it")
@@ -115,6 +119,7 @@ def pullback(graph: Graph) -> tuple[Graph, Graph]:
         forward: arguments → outputs of `graph`, then the residuals that the reverse graph needs.
         reverse: residuals, then a cotangent of each floating-point output → a cotangent of each argument.
     """
+    as_graph(graph)
     roots = [i for i in graph.outputs if graph.specs[i].dtype in FLOATS]
     reverse = vjp(graph, roots, graph.inputs, [True] * len(roots))
     boundary = len(graph.specs)

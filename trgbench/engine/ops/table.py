@@ -265,7 +265,10 @@ def as_array(x: Any, dtype: np.dtype) -> Array:
     """
     if isinstance(x, (int, float)) and not isinstance(x, bool):
         holds = dtype in FLOATS or (isinstance(x, int) and dtype == INTEGER)
-        return np.asarray(x, dtype=dtype if holds else FLOATS[0])
+        try:
+            return np.asarray(x, dtype=dtype if holds else FLOATS[0])
+        except OverflowError:
+            raise InputError(f"the number {shown(x)} is too large for {dtype}") from None
     try:
         array = np.asarray(x)
     except ValueError:
@@ -282,14 +285,16 @@ def as_array(x: Any, dtype: np.dtype) -> Array:
 
 
 def kept_array(x: Any, dtype: np.dtype) -> Array:
-    """Return `x` as an array to keep: a copy, unless the caller's array is read-only, which is a promise.
+    """Return `x` as an array to keep: a copy, unless it and all it is a view of are read-only.
 
     Raises:
         InputError: as `as_array`.
     """
     array = as_array(x, dtype)
-    promised = isinstance(x, np.ndarray) and not x.flags.writeable
-    return array if promised else array.copy()
+    owner = x
+    while isinstance(owner, np.ndarray) and not owner.flags.writeable:
+        owner = owner.base
+    return array if owner is None and x is not None else array.copy()
 
 
 def shape_of(x: Any) -> Shape:
