@@ -13,13 +13,11 @@ import numpy as np
 from trgbench.engine.ops.comparison import where
 from trgbench.engine.ops.contraction import matmul, outer
 from trgbench.engine.ops.elementwise import abs, maximum, reciprocal
-from trgbench.engine.ops.families import float_only
+from trgbench.engine.ops.families import TIE_IN_ROUNDINGS, check_finite, float_only
 from trgbench.engine.ops.indexing import diagonal
 from trgbench.engine.ops.shape import concat, matrix_transpose, reshape
 from trgbench.engine.ops.table import OPS, Array, Op, Spec, register
 from trgbench.errors import InputError
-
-TIED_IN_EPS = 4096  # ε in units of the dtype's rounding: 9.1e-13 in float64
 
 
 def _matrix(name: str, a: Spec, square: bool = True) -> None:
@@ -30,18 +28,11 @@ def _matrix(name: str, a: Spec, square: bool = True) -> None:
         raise InputError(f"{name}: argument 1 must be a {kind} with at least one element; got {a}")
 
 
-def _check_finite(name: str, a: Array) -> None:
-    if not np.isfinite(a).all():  # LAPACK may hang or return rubbish
-        raise InputError(
-            f"{name}: the {'×'.join(map(str, a.shape))} matrix holds NaN or infinity; look at what made it"
-        )
-
-
 def _checked(name: str, a: Array, square: bool = True) -> None:
     """The kernels' check: as strict as `_matrix`, which says what is wrong."""
     if a.ndim != 2 or (square and a.shape[0] != a.shape[1]) or not a.size:
         raise ValueError
-    _check_finite(name, a)
+    check_finite(name, a)
 
 
 def _sym(x: Any) -> Any:
@@ -82,7 +73,7 @@ def _inverse_differences(values: Any) -> Any:
     """F_ij = 1 / (λ_j − λ_i), and 0 where they count as equal."""
     n = values.shape[0]
     delta = reshape(values, (1, n)) - reshape(values, (n, 1))
-    eps = TIED_IN_EPS * float(np.finfo(values.dtype).eps)
+    eps = TIE_IN_ROUNDINGS * float(np.finfo(values.dtype).eps)
     tied = abs(delta) <= maximum(abs(values[0]), abs(values[-1])) * eps
     return where(tied, 0.0, reciprocal(where(tied, 1.0, delta)))
 

@@ -10,6 +10,10 @@ import numpy as np
 from trgbench.engine.ops.table import FLOATS, OPS, Array, Op, Rule, Samples, Shape, Spec, Value, register
 from trgbench.errors import InputError
 
+TIE_IN_ROUNDINGS = (
+    4096  # what counts as a tie, relative, in units of the dtype's rounding: 9.1e-13 in float64
+)
+
 
 def broadcast(name: str, *specs: Spec) -> Spec:
     """Shape rule of elementwise operations: one dtype, NumPy's broadcasting."""
@@ -130,3 +134,11 @@ def multilinear_jvp(name: str) -> Callable[..., list]:
         return [total]
 
     return jvp
+
+
+def check_finite(name: str, a: Array) -> None:
+    """Refuse a matrix with NaN or infinity."""
+    if not np.isfinite(a).all():  # LAPACK may hang or return rubbish
+        raise InputError(
+            f"{name}: the {'×'.join(map(str, a.shape))} matrix holds NaN or infinity; look at what made it"
+        )

@@ -18,14 +18,12 @@ import scipy.linalg
 from trgbench import cut_svd
 from trgbench.engine.ops.comparison import where
 from trgbench.engine.ops.elementwise import abs
-from trgbench.engine.ops.families import float_only
+from trgbench.engine.ops.families import TIE_IN_ROUNDINGS, check_finite, float_only
 from trgbench.engine.ops.reduction import sum
 from trgbench.engine.ops.shape import concat, zeros_like
 from trgbench.engine.ops.table import OPS, Array, Op, Spec, Value, register, shape_of
 from trgbench.errors import InputError
 
-EPSILON_IN_ROUNDINGS = 4096  # the ε of `cut_svd` in units of the dtype's rounding: 9.1e-13 in float64
-TIE_IN_ROUNDINGS = 4096  # a relative gap below that at the cut counts as a tie
 NAMESPACE = SimpleNamespace(abs=abs, sum=sum, where=where)  # what `cut_svd` uses of an array namespace
 
 
@@ -47,10 +45,7 @@ def _svd_infer(a: Spec, k: int) -> tuple[Spec, ...]:
 def _svd(a: Array, k: int) -> tuple[Array, ...]:
     if not 1 <= k <= min(a.shape, default=0) or a.ndim != 2:
         raise ValueError  # the shape rule says what is wrong
-    if not np.isfinite(a).all():  # LAPACK may hang or return rubbish
-        raise InputError(
-            f"svd: the {a.shape[0]}×{a.shape[1]} matrix holds NaN or infinity; look at what made it"
-        )
+    check_finite("svd", a)
     try:
         u, s, vh = np.linalg.svd(a, full_matrices=False)
     except np.linalg.LinAlgError:  # divide and conquer did not converge: the slower QR iteration does
@@ -72,7 +67,7 @@ def _svd(a: Array, k: int) -> tuple[Array, ...]:
 
 
 def _epsilon(x: Value) -> float:
-    return EPSILON_IN_ROUNDINGS * float(np.finfo(x.dtype).eps)
+    return TIE_IN_ROUNDINGS * float(np.finfo(x.dtype).eps)
 
 
 def _joined(parts: Sequence[Any]) -> cut_svd.Factors:
