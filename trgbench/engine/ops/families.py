@@ -10,9 +10,7 @@ import numpy as np
 from trgbench.engine.ops.table import FLOATS, OPS, Array, Op, Rule, Samples, Shape, Spec, Value, register
 from trgbench.errors import InputError
 
-TIE_IN_ROUNDINGS = (
-    4096  # what counts as a tie, relative, in units of the dtype's rounding: 9.1e-13 in float64
-)
+TIE_IN_ROUNDINGS = 4096  # a relative gap below so many roundings is a tie: 9.1e-13 in float64
 
 
 def broadcast(name: str, *specs: Spec) -> Spec:
