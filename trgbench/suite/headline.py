@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from asv_runner.util import human_time
 from rich import box
@@ -21,57 +23,49 @@ RATIOS = "ratios.Modes.track_ratio"
 FIRST = "first_call.FirstGradient.timeraw_first_gradient"
 
 
+class Row(NamedTuple):
+    """A problem in one mode, or one ratio: what each backend was measured at."""
+
+    problem: str
+    mode: str
+    cells: Mapping[str, Record]
+
+
+def times(records: Iterable[Record]) -> list[Row]:
+    """Return the times that are asked for first, and what a first call costs; what failed, too."""
+    known = list(records)
+    rows = [row for choice in TIMES for row in _rows(known, *choice, "mode")]
+    for problem in _problems(known, FIRST):
+        rows += _rows(known, f"{problem}, first call", FIRST, {"problem": problem}, "mode")
+    return rows
+
+
+def ratios(records: Iterable[Record]) -> list[Row]:
+    """Return the ratios of two modes, likewise."""
+    known = list(records)
+    return [
+        row
+        for problem in _problems(known, RATIOS)
+        for row in _rows(known, problem, RATIOS, {"problem": problem}, "modes")
+    ]
+
+
 def tables(records: Iterable[Record]) -> list[Table]:
     """Return the tables of what was measured; a figure that was not is left open, one that failed says so."""
     known = list(records)
-    backends = sorted({record.parameters["backend"] for record in known if "backend" in record.parameters})
-    times = _empty("One gradient on one thread", "mode", backends)
-    for title, benchmark, parameters in TIMES:
-        _add_rows(times, backends, known, title, benchmark, "mode", parameters)
-    for problem in _problems(known, FIRST):
-        _add_rows(times, backends, known, f"{problem}, first call", FIRST, "mode", {"problem": problem})
-    ratios = _empty("Ratio of two modes, timed in turns, and its 99 % interval", "modes", backends)
-    for problem in _problems(known, RATIOS):
-        _add_rows(ratios, backends, known, problem, RATIOS, "modes", {"problem": problem})
-    return [drawn for drawn in (times, ratios) if drawn.row_count]
+    drawn = (
+        _table("One gradient on one thread", "mode", times(known)),
+        _table("Ratio of two modes, timed in turns, and its 99 % interval", "modes", ratios(known)),
+    )
+    return [table for table in drawn if table.row_count]
 
 
-def _problems(known: list[Record], benchmark: str) -> list[str]:
-    return list(dict.fromkeys(r.parameters["problem"] for r in known if r.benchmark == benchmark))
-
-
-def _empty(title: str, mode: str, backends: list[str]) -> Table:
-    drawn = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    drawn.add_column("problem", no_wrap=True)
-    drawn.add_column(mode, min_width=len("traced-staged"))
-    for backend in backends:
-        drawn.add_column(backend, justify="right", no_wrap=True)
-    return drawn
-
-
-def _add_rows(
-    drawn: Table,
-    backends: list[str],
-    known: list[Record],
-    title: str,
-    benchmark: str,
-    mode: str,
-    parameters: Mapping[str, str],
-) -> None:
-    cells: dict[str, dict[str, str]] = {}
-    for record in known:
-        if record.benchmark == benchmark and parameters.items() <= record.parameters.items():
-            row = cells.setdefault(record.parameters[mode], {})
-            row[record.parameters["backend"]] = _cell(record)
-    shown = [(name, row) for name, row in cells.items() if any(row.values())]
-    for i, (name, row) in enumerate(shown):
-        end = i == len(shown) - 1
-        drawn.add_row("" if i else title, name, *(row.get(b, "") for b in backends), end_section=end)
-
-
-def _cell(record: Record) -> str:
-    if record.outcome != "measured":
-        return "failed" if record.outcome == "failed" else ""
+def cell(record: Record | None) -> str:
+    """Return a figure as text: a time with its unit, a ratio with its interval; nothing if it was skipped."""
+    if record is None or record.outcome == "skipped":
+        return ""
+    if record.outcome == "failed":
+        return "failed"
     assert record.value is not None
     if record.benchmark != RATIOS:
         return human_time(record.value)
@@ -79,3 +73,36 @@ def _cell(record: Record) -> str:
     if record.stats and record.stats.get("ci_99_a") is not None:
         spread = f" ({record.stats['ci_99_a']:.2g}…{record.stats['ci_99_b']:.2g})"
     return f"{record.value:.3g}{spread}"
+
+
+def backends(rows: Iterable[Row]) -> list[str]:
+    """Return the backends of the rows, in order."""
+    return sorted({backend for row in rows for backend in row.cells})
+
+
+def _problems(known: list[Record], benchmark: str) -> list[str]:
+    return list(dict.fromkeys(r.parameters["problem"] for r in known if r.benchmark == benchmark))
+
+
+def _rows(
+    known: list[Record], problem: str, benchmark: str, parameters: Mapping[str, str], mode: str
+) -> list[Row]:
+    cells: dict[str, dict[str, Record]] = {}
+    for record in known:
+        if record.benchmark == benchmark and parameters.items() <= record.parameters.items():
+            cells.setdefault(record.parameters[mode], {})[record.parameters["backend"]] = record
+    return [Row(problem, name, row) for name, row in cells.items() if any(map(cell, row.values()))]
+
+
+def _table(title: str, mode: str, rows: list[Row]) -> Table:
+    drawn = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    drawn.add_column("problem", no_wrap=True)
+    drawn.add_column(mode, min_width=len("traced-staged"))
+    shown = backends(rows)
+    for backend in shown:
+        drawn.add_column(backend, justify="right", no_wrap=True)
+    for problem, group in itertools.groupby(rows, lambda row: row.problem):
+        for i, row in enumerate(same := list(group)):
+            figures = (cell(row.cells.get(backend)) for backend in shown)
+            drawn.add_row("" if i else problem, row.mode, *figures, end_section=i == len(same) - 1)
+    return drawn

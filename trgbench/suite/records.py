@@ -42,10 +42,11 @@ def read(results: Path, machine: str, commit: str) -> list[Record]:
     conf.benchmark_dir = "benchmarks"
     benchmarks = Benchmarks.load(conf)
     found = iter_results_for_machine_and_hash(conf.results_dir, machine, commit)
-    return [record for result in found for record in _records(result, benchmarks)]
+    return [record for result in found for record in of_results(result, benchmarks)]
 
 
-def _records(result: Results, benchmarks: Benchmarks) -> Iterator[Record]:
+def of_results(result: Results, benchmarks: Benchmarks) -> Iterator[Record]:
+    """Yield the records of one results file, of benchmarks as they are now defined."""
     for name in sorted(result.get_result_keys(benchmarks)):
         benchmark = benchmarks[name]
         combinations = itertools.product(*benchmark["params"])
