@@ -1,7 +1,7 @@
 """What every benchmark shares: the parameters, a problem made ready and checked, and how it is timed.
 
-Nothing here imports NumPy or a backend before `measure.pin` has run, and only the backend that is measured
-is imported at all: asv gives every combination of parameters a process of its own.
+Nothing here imports NumPy or a backend before `measure.pin` has run, and only a backend that is measured is
+imported at all: asv gives every combination of parameters a process of its own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import time
+import timeit
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ SCALAR_MODES = (*MODES, "forward")
 WHOLE_GRAPH = ("eager", "traced")
 THREADS = (1, 2)
 SAMPLE_SECONDS = 0.005  # a sample repeats a short call until it lasts this long
+RATIO_PAIRS = 9  # asv's interval of a median at 99 % needs 8
 
 # Compilers keep what they compiled in asv's environment. Every combination is a process of its own, so
 # else most of the suite's time would go into compiling the same programs; what compiling costs is
@@ -38,21 +40,51 @@ Quick = dict[str, list[Any]]
 
 
 def benchmark(
-    pretty_name: str, *, quick: Quick | list[Quick] | None = None
+    pretty_name: str,
+    *,
+    quick: Quick | list[Quick] | None = None,
+    gate: Quick | list[Quick] | None = None,
+    tolerance: float | None = None,
+    larger_is_better: bool = False,
 ) -> Callable[[Function], Function]:
-    """Name a benchmark on the dashboard, and choose what the quick profile runs of it.
+    """Name a benchmark on the dashboard, and choose what the quick profile and the gate run of it.
 
-    `quick` maps a parameter to the values to run; a parameter that is not in it keeps all of its values. A
-    list of such runs them all. asv publishes the attributes of a function with the list of benchmarks, where
-    `trgbench.suite.profiles` reads this one.
+    asv publishes these attributes with the list of benchmarks, where `trgbench.suite` reads them.
+
+    Args:
+        quick: parameter → the values to run; a parameter that is not in it keeps all of its values. A list of
+            such runs them all.
+        gate: likewise, for `trgbench gate`; `None` for nothing.
+        tolerance: the value is the same in every run, and a change of it by more than this is one of the
+            code; `None` for what scatters.
+        larger_is_better: of two values; times and errors are better small.
     """
+    attributes = {"pretty_name": pretty_name, "quick": quick or {}, "gate": gate, "tolerance": tolerance}
 
     def decorate(function: Function) -> Function:
-        vars(function)["pretty_name"] = pretty_name
-        vars(function)["quick"] = quick or {}
+        vars(function).update(attributes, larger_is_better=larger_is_better)
         return function
 
     return decorate
+
+
+class Clock:
+    """Wall-clock seconds without those in which this thread was ready to run and the kernel ran others.
+
+    On a busy machine the pauses are most of a short sample, and none of it is the benchmark's. Unlike the
+    CPU's time this still counts sleeping, and waiting for another thread.
+    """
+
+    def __init__(self) -> None:
+        try:
+            # proc_pid_schedstat: nanoseconds on a CPU, nanoseconds waiting for one, number of turns
+            self.file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # a kernel without it
+            self.file = -1
+
+    def __call__(self) -> float:
+        waited = int(os.pread(self.file, 64, 0).split()[1]) if self.file >= 0 else 0
+        return time.perf_counter() - waited * 1e-9
 
 
 class Loop:
@@ -65,6 +97,7 @@ class Loop:
     def __init__(self, call: Callable[[], object]) -> None:
         self.call = call
         self.calls = measure.repeats(call, SAMPLE_SECONDS)
+        self.clock = Clock()  # here, in the process and the thread that run it
 
     def __call__(self) -> None:
         call = self.call
@@ -72,7 +105,11 @@ class Loop:
             call()
 
     def timer(self) -> float:
-        return time.perf_counter() / self.calls
+        return self.clock() / self.calls
+
+    def seconds(self) -> float:
+        """Run once, garbage collection held off, and return the seconds a call takes."""
+        return timeit.Timer(self, timer=self.timer).timeit(1)
 
 
 class Timed:
@@ -147,3 +184,20 @@ def call_of(prepared: Any) -> Callable[[], object]:
 def loop(backend: str, mode: str, threads: int, problem: str, *sizes: int) -> Loop:
     """Return the loop over one gradient of `problems.<problem>(*sizes)`; see `ready`."""
     return Loop(call_of(ready(backend, mode, threads, problem, *sizes)))
+
+
+def ratio(numerator: Callable[[], object], denominator: Callable[[], object]) -> dict[str, Any]:
+    """Return how many times longer one warm call takes than the other, as samples for asv.
+
+    The two are timed in pairs, back to back and in alternating order, so that a drift of the machine falls
+    on both. asv computes the median and its interval, as it does for times. It is done here, and not by
+    `measure.ratio`, so that every commit is measured in the same way.
+    """
+    loops = Loop(numerator), Loop(denominator)
+    samples = []
+    for pair in range(RATIO_PAIRS):
+        seconds = [0.0, 0.0]
+        for side in (0, 1) if pair % 2 == 0 else (1, 0):
+            seconds[side] = loops[side].seconds()
+        samples.append(seconds[0] / seconds[1])
+    return {"samples": samples, "number": 1}

@@ -37,7 +37,7 @@ class Interpreter(Timed):
     def setup(self) -> None:
         self.time(interpreter_loop())
 
-    @benchmark("Control: 1000 NumPy calls on 10 elements")
+    @benchmark("Control: 1000 NumPy calls on 10 elements", gate={})
     def time_numpy_calls(self) -> None:
         self.loop()
 

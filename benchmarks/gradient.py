@@ -14,6 +14,10 @@ class Vector(Timed):
     def setup(self, backend: str, mode: str, threads: int, n: int) -> None:
         self.time(loop(backend, mode, threads, "vector", n))
 
-    @benchmark("Gradient of a vector function over its size n", quick={"threads": [1]})
+    @benchmark(
+        "Gradient of a vector function over its size n",
+        quick={"threads": [1]},
+        gate={"backend": ["native"], "threads": [1], "n": [1_000]},
+    )
     def time_gradient(self, *_: object) -> None:
         self.loop()

@@ -23,6 +23,7 @@ class WholeGraph(Timed):
             {"backend": ["native", "jax"], "threads": [1], "steps": [1, 4]},
             {"backend": ["torch"], "mode": ["eager"], "threads": [1], "steps": [1, 4]},
         ],
+        gate={"backend": ["native"], "threads": [1], "steps": [4]},
     )
     def time_gradient(self, *_: object) -> None:
         self.loop()
@@ -46,6 +47,7 @@ class TwentySteps(Timed):
             {"backend": ["native", "jax"], "threads": [1], "chi": [16]},
             {"backend": ["torch"], "mode": QUICK_TORCH, "threads": [1], "chi": [16]},
         ],
+        gate={"backend": ["native"], "mode": ["traced-staged"], "threads": [1], "chi": [8]},
     )
     def time_gradient(self, *_: object) -> None:
         self.loop()

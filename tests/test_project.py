@@ -88,7 +88,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What it keeps is written, and its machine described, as the study's results are; point knows what fits,
     # and trg what another shape is.
     "advise": USERS | {"advise", "study", "console", "point", "trg"},
-    "suite": USERS | {"suite"},
+    # What it keeps is written, and its machine described, as the study's results are.
+    "suite": USERS | {"suite", "study", "console"},
     # It computes what the subcommand trg does, point by point.
     "sweeps": USERS | {"sweeps", "point", "console"},
     "console": {"errors"},

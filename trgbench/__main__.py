@@ -18,6 +18,7 @@ from trgbench.advise import command as advise_command
 from trgbench.console import Progress, one_line, prompt_interrupts, strict_json
 from trgbench.errors import InputError
 from trgbench.point import Point, compute_point, remarks, report
+from trgbench.suite.gate import command as gate_command
 from trgbench.sweeps import command as sweep_command
 
 DONE, NOT_FINITE, CANNOT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
@@ -173,6 +174,7 @@ class Command:
     options: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
     patience: float = 1.0
+    exit_codes: str = EXIT_CODES
 
 
 COMMANDS = (
@@ -228,6 +230,15 @@ examples:
         sweep_command.run,
         patience=15.0,  # to write the output and to stop the workers
     ),
+    Command(
+        "gate",
+        "verdict whether one commit is slower than another, measured in turns on this machine",
+        gate_command.EXAMPLES,
+        gate_command.options,
+        gate_command.run,
+        patience=5.0,  # to stop the workers
+        exit_codes=gate_command.EXIT_CODES,
+    ),
 )
 
 
@@ -267,7 +278,7 @@ def make_parser() -> argparse.ArgumentParser:
             command.name,
             help=command.summary,
             description=f"Print the {command.summary}.",
-            epilog=f"{command.examples}\n{EXIT_CODES}",
+            epilog=f"{command.examples}\n{command.exit_codes}",
             **layout,
         )
         command.options(subparser)

@@ -39,14 +39,18 @@ class Profile:
         """
         if not self.quick_only:
             return list(self.patterns)
-        return [_pattern(benchmark) for benchmark in benchmarks]
+        return [pattern(benchmark, benchmark.get("quick", {})) for benchmark in benchmarks]
 
 
-def _pattern(benchmark: Mapping[str, Any]) -> str:
+def pattern(benchmark: Mapping[str, Any], parts: Any) -> str:
+    """Return the regular expression of the combinations that `parts` names: parameter → values, or a list.
+
+    >>> pattern({"name": "a.B.time", "param_names": ["n"], "params": [["8", "16"]]}, {"n": [8]})
+    '^a\\\\.B\\\\.time\\\\(((8))\\\\)$'
+    """
     name = re.escape(benchmark["name"])
     if not benchmark["params"]:
         return f"^{name}$"
-    parts = benchmark.get("quick", {})
     combinations = []
     for quick in parts if isinstance(parts, list) else [parts]:
         choices = []

@@ -1,0 +1,151 @@
+"""The subcommand `trgbench gate`. At the top it imports nothing that loads NumPy or asv."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from trgbench.console import strict_json
+
+if TYPE_CHECKING:
+    from trgbench.suite.gate.report import Report
+
+NOT_MEASURED, TERMINATED = 3, 143
+TELL_SECONDS = 30.0  # between two lines of progress where there is no terminal
+
+EXAMPLES = """\
+examples:
+  trgbench gate main                                HEAD against main
+  trgbench gate v1.0 v1.1 --only 'depth.*eager'     other benchmarks than the default set
+  trgbench gate main --json gate.json               for a nightly job
+  trgbench gate origin/main --markdown comment.md   for a pull request
+"""
+EXIT_CODES = """\
+exit codes:
+  0  everything was measured, and there is no regression
+  1  a regression, confirmed in fresh processes
+  2  the request cannot be carried out; one line on standard error says what to change
+  3  nothing, or not everything, was measured, or the machine was too noisy; the output says what and why
+"""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("base", metavar="BASE", help="what to compare with: a branch, a tag, a hash")
+    add("head", metavar="HEAD", nargs="?", default="HEAD", help="what to judge (default: HEAD)")
+    add(
+        "--only",
+        metavar="REGEX",
+        help="measure these, not the default set; matched on 'file.Class.method(parameters)'",
+    )
+    add("--json", type=Path, metavar="FILE", help="write the report there, for a script")
+    add("--markdown", type=Path, metavar="FILE", help="write it there, to be posted on a pull request")
+
+
+def run(args: argparse.Namespace) -> int:
+    from trgbench.study.results import check_writable, write
+    from trgbench.suite import commits
+    from trgbench.suite.gate.run import compare
+
+    signal.signal(signal.SIGTERM, _terminate)  # so that what is under way is cleaned up
+    for path in (args.json, args.markdown):
+        if path is not None:
+            check_writable(path)
+    try:
+        root = commits.checkout_root(Path.cwd())
+        with Progress() as progress:
+            report = compare(root, args.base, args.head, only=args.only, tell=progress)
+    except commits.Trouble as trouble:
+        print(f"trgbench: error: {trouble}", file=sys.stderr)
+        return NOT_MEASURED
+    if args.json is not None:
+        write(args.json, strict_json(checked(report)) + "\n")
+    if args.markdown is not None:
+        write(args.markdown, report.markdown())
+    show(report)
+    return report.exit_code
+
+
+def checked(report: Report) -> dict[str, Any]:
+    """Return the report as JSON has it, which the schema must find right."""
+    import jsonschema
+
+    from trgbench.suite.gate.report import schema
+
+    content = report.as_json()
+    jsonschema.Draft202012Validator(schema()).validate(content)
+    return content
+
+
+def show(report: Report) -> None:
+    """Print the verdict, the table, and what else a person wants to know."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from trgbench.suite.gate.report import effect_text, value_text
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("benchmark", overflow="fold")
+    for name in ("base", "head", "head / base, 95 %"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    for found in [*report.by_harm(), *report.control]:
+        cells = value_text(found, found.base), value_text(found, found.head), effect_text(found)
+        verdict = "control" if found in report.control else found.verdict.replace("same", "")
+        table.add_row(found.benchmark, *cells, verdict, style="bold red" if verdict == "worse" else None)
+    console = Console(markup=False, highlight=False, emoji=False)
+    console.print(report.summary, style="bold", soft_wrap=True)
+    console.print(table)
+    for found in report.open:
+        console.print(f"{found.verdict}: {found.benchmark}: {found.reason}", soft_wrap=True)
+    for note in report.notes:
+        console.print(f"note: {note}", soft_wrap=True)
+
+
+class Progress:
+    """A bar on a terminal, else a line on standard error now and then.
+
+    It is drawn between two pairs only: one that moves by itself would take time from what is being timed.
+    """
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._told = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        if sys.stderr.isatty():
+            from rich import progress
+            from rich.console import Console
+
+            self._bar = progress.Progress(
+                progress.BarColumn(),
+                progress.MofNCompleteColumn(),
+                progress.TimeRemainingColumn(),
+                progress.TextColumn("{task.description}", markup=False),
+                console=Console(file=sys.stderr),
+                auto_refresh=False,
+                transient=True,
+            )
+            self._bar.start()
+            self._task = self._bar.add_task("")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, done: int, total: int, doing: str) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, total=total, description=doing, refresh=True)
+        elif time.monotonic() - self._told >= TELL_SECONDS:
+            print(f"trgbench: {done} of {total} pairs of processes: {doing}", file=sys.stderr, flush=True)
+            self._told = time.monotonic()
+
+
+def _terminate(*_: object) -> NoReturn:
+    raise SystemExit(TERMINATED)

@@ -1,0 +1,98 @@
+"""One side of a pair: `python -P worker.py BENCHMARKS [NAME-INDEX]`, with a commit's package on the path.
+
+It knows asv's runner, and of the project only what is on the path: the package may be any commit's. Without a
+name it lists the benchmarks and ends. With one it answers commands, a line of JSON each: `setup`, then any
+number of `sample`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+PR_SET_PDEATHSIG = 1
+PLAIN = (str, int, float, list, dict, bool)
+
+
+def main(arguments: list[str]) -> None:
+    # What the benchmarks print is no part of the answers.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    parent = int(arguments.pop(0))
+    # However the gate ends, its workers do, even in the middle of a call that never returns.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    answering = run(*arguments) if len(arguments) == 2 else iter([lambda: survey(*arguments)])
+    for answer in answering:
+        try:
+            content = answer()
+        except Exception as error:
+            traceback.print_exc()
+            content = {"failed": " ".join(f"{type(error).__name__}: {error}".split())}
+        answers.write(json.dumps(content) + "\n")
+    answers.flush()
+    os._exit(0)  # libraries' threads and exit handlers have nothing to say
+
+
+def survey(benchmarks: str) -> dict[str, Any]:
+    """Return where the package is, and the attributes of all benchmarks, as asv publishes them."""
+    from asv_runner import discovery
+    from asv_runner._aux import update_sys_path
+
+    import trgbench
+
+    update_sys_path(benchmarks)
+    found = [
+        {key: value for key, value in vars(benchmark).items() if key[0] != "_" and isinstance(value, PLAIN)}
+        for benchmark in discovery.disc_benchmarks(benchmarks)
+    ]
+    return {"package": trgbench.__file__, "benchmarks": found}
+
+
+def run(benchmarks: str, name: str) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Yield what answers each command that comes in."""
+    benchmark: Any = None
+
+    def setup() -> dict[str, Any]:
+        nonlocal benchmark
+        from asv_runner.discovery import get_benchmark_from_name
+
+        benchmark = get_benchmark_from_name(benchmarks, name)
+        if benchmark.do_setup():  # asv prints why
+            return {"skipped": True}
+        if benchmark.type == "time":
+            warm(benchmark)
+        return {"ready": True}
+
+    def sample() -> dict[str, Any]:
+        if benchmark.type == "time":
+            return {"value": seconds(benchmark)}
+        value = benchmark.do_run()
+        return {"samples": value["samples"]} if isinstance(value, dict) else {"value": float(value)}
+
+    for command in sys.stdin:
+        yield {"setup": setup, "sample": sample}[command.strip()]
+
+
+def seconds(benchmark: Any) -> float:
+    """Return the seconds that one call takes, by the benchmark's own timer."""
+    number = max(1, benchmark.number)
+    return benchmark._get_timer(*benchmark._current_params).timeit(number) / number
+
+
+def warm(benchmark: Any) -> None:
+    end = time.perf_counter() + max(0.0, benchmark.warmup_time)
+    while time.perf_counter() < end:
+        seconds(benchmark)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
