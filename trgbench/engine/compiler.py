@@ -32,11 +32,13 @@ class Program:
     Attributes:
         run: (values, seeds) → tuple of outputs; never an input or another output's buffer.
         nbytes: retained by the program itself: its code and constants.
+        blas: it calls BLAS or LAPACK.
         source: the Python text, for reading.
     """
 
     run: Callable[[Sequence[Any], Sequence[Any]], tuple]
     nbytes: int
+    blas: bool
     source: str = field(repr=False)
 
 
@@ -267,6 +269,7 @@ def compile_graph(
     return Program(
         run=names["run"],
         nbytes=_code_size(code) + sum(array.nbytes for array in constants),
+        blas=any(node.op.blas for node in graph.nodes),
         source=source,
     )
 

@@ -165,7 +165,8 @@ class Session:
 
     def apply(self, op: Op, inputs: Sequence[Any], parameters: tuple) -> Any:
         """Run `op` and, if an input is active, record it. What fails is not recorded."""
-        activate(self.runtime.width)
+        if op.blas:
+            activate(self.runtime.width)
         active = False
         dtype = FLOATS[0]
         arrays = []
@@ -265,7 +266,8 @@ class Session:
         derivative = self.runtime.cache.get(
             (fingerprint, roots, given, width), lambda: prepare_derivative(fingerprint, roots, given)
         )
-        activate(width)
+        if derivative.program.blas:
+            activate(width)
         seeds = [seed for _, seed in seeded.values() if seed is not None]
         cotangents = derivative.program.run(tape.values, seeds)
         for slot, cotangent in zip(derivative.wrt, cotangents, strict=True):

@@ -89,7 +89,9 @@ _active_width: int | None = None
 def activate(width: int) -> None:
     """Give BLAS `width` threads, for the whole process; does nothing if this function set that last.
 
-    Whatever else in the process sets them should do it through this function.
+    Whatever else in the process sets them should do it through this function. It is called where BLAS is
+    about to be used, and not before: the first call looks through the loaded libraries, for some 6 ms,
+    which is longer than all the rest of a small first gradient.
     """
     global _blas, _active_width
     if _active_width == width:
@@ -127,7 +129,8 @@ class PreparedProgram:
                     f"argument {position + 1} must be {spec}, for which the program was prepared; "
                     f"got {Spec(value.shape, value.dtype)}; prepare another program for it"
                 )
-        activate(self.width)
+        if self.program.blas:
+            activate(self.width)
         outputs = self.program.run(values, ())
         return outputs[0] if self.single else outputs
 

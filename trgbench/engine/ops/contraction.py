@@ -136,6 +136,7 @@ register(
             )
         ],
         parameters=("axes", "batch"),
+        blas=True,
     )
 )
 

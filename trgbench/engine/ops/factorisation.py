@@ -103,6 +103,7 @@ register(
         _eigh_jvp,
         lambda rng: [((_spread(rng, n),), ()) for n in (4, 2, 1)],
         outputs=2,
+        blas=True,
     )
 )
 
@@ -215,6 +216,7 @@ register(
             ((_spread(rng, 5)[:m, :n].copy(),), ()) for m, n in ((3, 3), (5, 3), (3, 5), (1, 1), (4, 1))
         ],
         outputs=2,
+        blas=True,
     )
 )
 
@@ -291,6 +293,7 @@ register(
             ((_spread(rng, n), rng.uniform(size=(n, *columns))), ())
             for n, columns in ((3, ()), (3, (2,)), (1, ()), (1, (1,)), (2, (0,)))
         ],
+        blas=True,
     )
 )
 
@@ -348,6 +351,7 @@ register(
         _cholesky_vjp,
         _cholesky_jvp,
         lambda rng: [((_spread(rng, n),), ()) for n in (4, 2, 1)],
+        blas=True,
     )
 )
 

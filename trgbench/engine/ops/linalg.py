@@ -114,6 +114,7 @@ register(
         ],
         parameters=("k",),
         outputs=6,
+        blas=True,
     )
 )
 

@@ -202,6 +202,7 @@ class Op:
         outputs: how many arrays the kernel returns.
         ufunc: the kernel is a NumPy ufunc: elementwise, and takes an output array as its last argument.
         alias: the output is a view of the first input.
+        blas: the kernel calls BLAS or LAPACK, whose number of threads is to be set first.
     """
 
     name: str
@@ -214,6 +215,7 @@ class Op:
     outputs: int = 1
     ufunc: bool = False
     alias: bool = False
+    blas: bool = False
 
     def __call__(self, *inputs: Any, parameters: tuple = ()) -> Any:
         """Apply the operation to values, or at once to arrays if none of `inputs` is a `Value`."""
