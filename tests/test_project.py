@@ -90,6 +90,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "advise": USERS | {"advise", "study", "console", "point", "trg"},
     # What it keeps is written, and its machine described, as the study's results are.
     "suite": USERS | {"suite", "study", "console"},
+    # It measures in the same fresh processes as the study.
+    "speed": USERS | {"speed", "study", "console"},
     # It computes what the subcommand trg does, point by point.
     "sweeps": USERS | {"sweeps", "point", "console"},
     "console": {"errors"},

@@ -29,6 +29,9 @@ THREAD_VARIABLES = (
 )
 SAMPLE_SECONDS = 0.002  # a sample of a short call repeats it until the clock's own cost is below 0.01 %
 
+# A program that a compiler finds on the disk costs the user nothing, but the first time it was not there.
+NO_CACHES = {"JAX_ENABLE_COMPILATION_CACHE": "0", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+
 Call = Callable[[], object]
 Timer = Callable[[], float]
 
@@ -40,6 +43,22 @@ class Ratio(NamedTuple):
     low: float
     high: float
     samples: list[float]
+
+
+class Clock:
+    """Seconds of this process and of the compilers it has waited for.
+
+    On one thread they are the CPU's, so that other processes of a busy machine do not count. On several they
+    are the wall's: the CPUs' time is no longer what one waits for.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.timer = time.process_time if threads == 1 else time.perf_counter
+        self.one = threads == 1
+
+    def __call__(self) -> float:
+        children = os.times() if self.one else None
+        return self.timer() + (children.children_user + children.children_system if children else 0.0)
 
 
 def pin(threads: int) -> tuple[int, ...]:

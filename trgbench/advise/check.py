@@ -24,7 +24,6 @@ from trgbench import measure
 from trgbench.advise.advice import Advice, Question, advise
 from trgbench.advise.command import costs_of
 from trgbench.advise.costs import Combination, Setting
-from trgbench.advise.probe import NO_CACHES, Clock
 from trgbench.advise.survey import BUDGET
 from trgbench.console import duration
 
@@ -64,7 +63,7 @@ def compute(sizes: dict[str, int], evaluations: int, request: dict[str, Any]) ->
     library, make = backends.get(request["backend"]), getattr(problems, request["problem"])
     changing = request["changing_shape"]
     made = [make(**{**sizes, "n": sizes["n"] + i}) if changing else make(**sizes) for i in range(evaluations)]
-    clock = Clock(request["threads"])
+    clock = measure.Clock(request["threads"])
     start = clock()
     for number, problem in enumerate(made):
         if number == 0 or changing:  # preparing ends with a gradient
@@ -80,7 +79,7 @@ def brute_force(asked: Question, combination: Combination) -> float:
     request = {**dataclasses.asdict(asked.setting), **dataclasses.asdict(combination)}
     arguments = json.dumps([dict(asked.setting.sizes), asked.evaluations, request])
     command = [sys.executable, "-m", "trgbench.advise.check", arguments]
-    done = subprocess.run(command, check=True, capture_output=True, env={**os.environ, **NO_CACHES})
+    done = subprocess.run(command, check=True, capture_output=True, env={**os.environ, **measure.NO_CACHES})
     return float(done.stdout.splitlines()[-1])
 
 

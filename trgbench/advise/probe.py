@@ -23,25 +23,6 @@ from trgbench import measure
 
 LONG = 0.2  # seconds; a call as long as this is steady from the second on (preparing ends with one)
 
-# A program that a compiler finds on the disk costs the user nothing, but the first time it was not there.
-NO_CACHES = {"JAX_ENABLE_COMPILATION_CACHE": "0", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
-
-
-class Clock:
-    """Seconds of this process and of the compilers it has waited for.
-
-    On one thread they are the CPU's, so that other processes of a busy machine do not count. On several they
-    are the wall's: the CPUs' time is no longer what one waits for.
-    """
-
-    def __init__(self, threads: int) -> None:
-        self.timer = time.process_time if threads == 1 else time.perf_counter
-        self.one = threads == 1
-
-    def __call__(self) -> float:
-        children = os.times() if self.one else None
-        return self.timer() + (children.children_user + children.children_system if children else 0.0)
-
 
 def say(**fields: Any) -> None:
     print(json.dumps(fields), file=sys.__stdout__, flush=True)
@@ -109,7 +90,7 @@ def probe(
     if mode == "forward" and made.example.shape != ():
         return say(why_not="forward mode is for a scalar input only", done=True)
     say(doing="compiling it" if mode.startswith("traced") else "making it ready")
-    clock = Clock(threads)
+    clock = measure.Clock(threads)
     wall, start = time.perf_counter(), clock()
     built = library.prepare(made, mode, threads, svd).built
     share = min(1.0, (clock() - start) / (time.perf_counter() - wall))  # `costs` are of the wall's time
@@ -156,5 +137,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    os.environ.update(NO_CACHES)
+    os.environ.update(measure.NO_CACHES)
     main()
