@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from trgbench.__main__ import CANNOT, DONE, INTERRUPTED, main
+from trgbench.__main__ import CANNOT, DONE, main
 from trgbench.advise import command, profile, survey
 from trgbench.advise.advice import Question, advise, as_json, chart, recommendation
 from trgbench.advise.costs import NO_TIME_LEFT, Combination, Costs, Setting, break_even
 from trgbench.advise.probe import another_shape
+from trgbench.console import INTERRUPTED
 
 TRG = Setting("trg", (("chi", 16), ("steps", 20)))
 VECTOR = Setting("vector", (("n", 1000),))

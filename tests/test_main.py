@@ -293,7 +293,10 @@ sys.exit(command_line.main(["compute"]))
 """
 
 
-def test_ctrl_c_is_one_line_and_prompt() -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_a_stop_is_one_line_and_prompt(number: int, code: int, word: str) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED_WHILE_COMPUTING],
         stdout=subprocess.PIPE,
@@ -304,7 +307,7 @@ def test_ctrl_c_is_one_line_and_prompt() -> None:
     assert process.stdout.readline() == "computing\n"
     time.sleep(0.5)
     start = time.monotonic()
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, "", "trgbench: interrupted\n")
+    assert (process.returncode, out, err) == (code, "", f"trgbench: {word}\n")
     assert time.monotonic() - start < 3

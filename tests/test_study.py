@@ -17,8 +17,8 @@ import jsonschema
 import pytest
 
 from trgbench import study
-from trgbench.__main__ import CANNOT, DONE, INTERRUPTED, main
-from trgbench.console import strict_json
+from trgbench.__main__ import CANNOT, DONE, main
+from trgbench.console import INTERRUPTED, strict_json
 from trgbench.errors import InputError
 from trgbench.study import results, tables
 from trgbench.study.claims import summary

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -15,13 +16,13 @@ from typing import Any, NoReturn
 
 import trgbench
 from trgbench.advise import command as advise_command
-from trgbench.console import Progress, one_line, prompt_interrupts, strict_json
+from trgbench.console import WORDS, Progress, Terminated, one_line, prompt_interrupts, strict_json
 from trgbench.errors import InputError
 from trgbench.point import Point, compute_point, remarks, report
 from trgbench.suite.gate import command as gate_command
 from trgbench.sweeps import command as sweep_command
 
-DONE, NOT_FINITE, CANNOT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
+DONE, NOT_FINITE, CANNOT, BROKEN_PIPE = 0, 1, 2, 141
 
 EXIT_CODES = """\
 exit codes:
@@ -165,7 +166,7 @@ def sweep_options(parser: argparse.ArgumentParser) -> None:
 class Command:
     """A subcommand: its name and texts, what adds its options, and what runs it and returns the exit code.
 
-    After Ctrl-C it has `patience` seconds to end by itself.
+    After Ctrl-C or SIGTERM it has `patience` seconds to end by itself.
     """
 
     name: str
@@ -301,7 +302,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         try:
             args = make_parser().parse_args(arguments)
-            with prompt_interrupts(INTERRUPTED, args.patience):
+            with prompt_interrupts(args.patience):
                 code: int = args.run(args)
         except SystemExit as stop:  # --help and --version
             code = int(stop.code or 0)
@@ -313,8 +314,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return complain(f"error: a library cannot be imported: {one_line(error)}", CANNOT)
     except MemoryError as error:
         return complain(f"error: out of memory; choose a smaller chi ({one_line(error)})", CANNOT)
-    except KeyboardInterrupt:
-        return complain("interrupted", INTERRUPTED)
+    except KeyboardInterrupt as stop:
+        number = signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT
+        return complain(WORDS[number], 128 + number)
     except OSError as error:
         # What standard output still holds cannot be written; without this Python would try again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

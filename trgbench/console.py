@@ -13,6 +13,9 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+WORDS: dict[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+INTERRUPTED = 128 + signal.SIGINT  # as shells have it
+
 
 class Progress:
     """Says on a terminal what is being done, once the whole has taken `DELAY` seconds; elsewhere silent.
@@ -73,22 +76,32 @@ class Progress:
         self._console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))
 
 
-@contextlib.contextmanager
-def prompt_interrupts(code: int, patience: float = 1.0) -> Iterator[None]:
-    """End the process with `code` so many seconds after Ctrl-C if it has not ended by itself.
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: a command ends on it as on Ctrl-C, with what is under way kept and cleaned up."""
 
-    Python raises KeyboardInterrupt only when it regains control, and an SVD or a compiled program can keep
-    that for minutes. The signal's C handler writes to a pipe at once; a thread reads it.
+
+@contextlib.contextmanager
+def prompt_interrupts(patience: float = 1.0) -> Iterator[None]:
+    """End the process so many seconds after Ctrl-C or SIGTERM if it has not ended by itself.
+
+    The exit code is then 128 and the signal's number. Python raises KeyboardInterrupt only when it regains
+    control, and an SVD or a compiled program can keep that for minutes. The signal's C handler writes to a
+    pipe at once; a thread reads it.
     """
+
+    def terminate(number: int, frame: object) -> None:
+        raise Terminated
+
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
+    handler = signal.signal(signal.SIGTERM, terminate)
     before = signal.set_wakeup_fd(writer)
 
     def watch() -> None:
         while number := os.read(reader, 1):
-            if number[0] == signal.SIGINT and not done.wait(patience):
-                print("trgbench: interrupted", file=sys.stderr, flush=True)
-                os._exit(code)
+            if number[0] in WORDS and not done.wait(patience):
+                print(f"trgbench: {WORDS[number[0]]}", file=sys.stderr, flush=True)
+                os._exit(128 + number[0])
         os.close(reader)
 
     done = threading.Event()
@@ -98,6 +111,7 @@ def prompt_interrupts(code: int, patience: float = 1.0) -> Iterator[None]:
     finally:
         done.set()
         signal.set_wakeup_fd(before)
+        signal.signal(signal.SIGTERM, handler)
         os.close(writer)
 
 

@@ -14,14 +14,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from trgbench import study
-from trgbench.console import strict_json
+from trgbench.console import INTERRUPTED, strict_json
 from trgbench.errors import InputError
 from trgbench.study import report, results, tables
 from trgbench.study.claims import SOURCE_MACHINE, summary
 from trgbench.study.lab import MISSING, Lab
 from trgbench.study.tasks import survey
-
-INTERRUPTED = 130
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from trgbench.console import strict_json
 
 if TYPE_CHECKING:
     from trgbench.suite.gate.report import Report
 
-NOT_MEASURED, TERMINATED = 3, 143
+NOT_MEASURED = 3
 TELL_SECONDS = 30.0  # between two lines of progress where there is no terminal
 
 EXAMPLES = """\
@@ -51,7 +50,6 @@ def run(args: argparse.Namespace) -> int:
     from trgbench.suite import commits
     from trgbench.suite.gate.run import compare
 
-    signal.signal(signal.SIGTERM, _terminate)  # so that what is under way is cleaned up
     for path in (args.json, args.markdown):
         if path is not None:
             check_writable(path)
@@ -145,7 +143,3 @@ class Progress:
         elif time.monotonic() - self._told >= TELL_SECONDS:
             print(f"trgbench: {done} of {total} pairs of processes: {doing}", file=sys.stderr, flush=True)
             self._told = time.monotonic()
-
-
-def _terminate(*_: object) -> NoReturn:
-    raise SystemExit(TERMINATED)
