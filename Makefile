@@ -2,20 +2,23 @@
 
 PYTHON ?= python3.11
 HTML ?= html
-# For make bench and make bench-full: another commit, another name for this machine, or
-# FRESH=1 to measure again what this commit has records of.
+# For make bench, bench-full, bench-study and history: another commit (or several, or a range), the name of
+# this machine, or FRESH=1 to measure again what there are records of. N for make history; NIGHTLY for options.
 COMMIT ?= HEAD
+N ?= 5
 MACHINE ?=
 FRESH ?=
+NIGHTLY ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-slow lint bench bench-full smoke preview clean
+.PHONY: help test test-slow lint bench bench-full bench-study history publish nightly smoke preview clean
 
 # asv looks for python3.11 on the path to make its own environment with.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 suite = .venv/bin/python -m trgbench.suite
-options = --commit $(COMMIT) $(if $(MACHINE),--machine $(MACHINE)) $(if $(FRESH),--fresh)
+options = $(if $(MACHINE),--machine $(MACHINE)) $(if $(FRESH),--fresh)
+last = $(if $(filter HEAD,$(COMMIT)),--last $(N),$(COMMIT))
 
 help:  ## list what make can do
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -32,10 +35,22 @@ lint: .venv/installed  ## style, format and types
 	.venv/bin/mypy
 
 bench: .venv/installed  ## measure this commit (quick profile), publish to html/, print the headline figures
-	$(suite) quick $(options)
+	$(suite) quick $(COMMIT) $(options)
 
 bench-full: .venv/installed  ## measure everything, into results/
-	$(suite) full $(options)
+	$(suite) full $(COMMIT) $(options)
+
+bench-study: .venv/installed  ## measure with the study's JAX and PyTorch, into results/ (Python 3.12, 5 GB of wheels)
+	$(suite) quick $(COMMIT) --history --environment study $(options)
+
+history: .venv/installed  ## measure the last N=5 commits of main (or COMMIT="A B C..D"), into results/
+	$(suite) quick $(last) --history $(options)
+
+publish: .venv/installed  ## make html/ of what is in results/, measuring nothing
+	$(suite) publish
+
+nightly: .venv/installed  ## measure and judge main's new commits, publish; NIGHTLY="--commits 3 ..."
+	.venv/bin/trgbench nightly $(NIGHTLY) $(if $(MACHINE),--machine $(MACHINE))
 
 smoke: .venv/installed  ## measure a handful of benchmarks and publish them aside, as a test of the suite
 	$(suite) smoke --fresh
@@ -44,7 +59,7 @@ preview: .venv/installed  ## serve the dashboard on this machine
 	.venv/bin/asv preview --html-dir $(HTML)
 
 clean:  ## remove everything that was made, but not the records in results/
-	rm -rf .venv .asv html build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf .venv .asv html .html.new build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
 
 .venv/installed: pyproject.toml pins.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || { \

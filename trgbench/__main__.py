@@ -19,6 +19,7 @@ from trgbench.advise import command as advise_command
 from trgbench.console import WORDS, Progress, Terminated, one_line, prompt_interrupts, strict_json
 from trgbench.errors import InputError
 from trgbench.point import Point, compute_point, remarks, report
+from trgbench.suite import command as nightly_command
 from trgbench.suite.gate import command as gate_command
 from trgbench.sweeps import command as sweep_command
 
@@ -159,6 +160,13 @@ def sweep_options(parser: argparse.ArgumentParser) -> None:
     sweep_command.options(parser, number)
 
 
+# ------------------------------------------------------------------------------------------- nightly
+
+
+def nightly_options(parser: argparse.ArgumentParser) -> None:
+    nightly_command.options(parser, number)
+
+
 # ---------------------------------------------------------------------------------- the command line
 
 
@@ -239,6 +247,15 @@ examples:
         gate_command.run,
         patience=5.0,  # to stop the workers
         exit_codes=gate_command.EXIT_CODES,
+    ),
+    Command(
+        "nightly",
+        "outcome of measuring and judging main's new commits, after publishing the dashboard",
+        nightly_command.EXAMPLES,
+        nightly_options,
+        nightly_command.run,
+        patience=15.0,  # to stop the benchmark that runs
+        exit_codes=nightly_command.EXIT_CODES,
     ),
 )
 

@@ -1,4 +1,4 @@
-"""What every subcommand writes with: a line of progress, times and errors as text, strict JSON."""
+"""What every subcommand writes with: a line of progress, times, errors and JSON as text, a whole file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -113,6 +114,20 @@ def prompt_interrupts(patience: float = 1.0) -> Iterator[None]:
         signal.set_wakeup_fd(before)
         signal.signal(signal.SIGTERM, handler)
         os.close(writer)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a path beside `path` to write to, and put the file in the place of `path` when it is whole."""
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        yield temporary
+        descriptor = os.open(temporary, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def duration(seconds: float) -> str:

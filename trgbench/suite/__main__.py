@@ -1,132 +1,107 @@
-"""Run a profile of the suite on a commit, publish it, and print the headline figures."""
+"""Measure commits, publish what is recorded, and print the headline figures; what `make` calls."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import platform
-import re
-import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from asv import util
-from asv.benchmarks import Benchmarks
-from asv.commands.run import Run
-from asv.config import Config
-from asv.console import log
-from asv.machine import Machine, MachineCollection
-from asv.plugin_manager import plugin_manager
 from rich.console import Console
 
-from trgbench.suite import headline, records, site
-from trgbench.suite.profiles import PROFILES, Profile
+from trgbench.errors import InputError
+from trgbench.suite import configuration, headline, machines, records, site
+from trgbench.suite.commits import GitFailed, Trouble, git
+from trgbench.suite.journal import grouped
+from trgbench.suite.lock import writer
+from trgbench.suite.measuring import Bench, discover
+from trgbench.suite.profiles import PROFILES
+
+FINE, USAGE, BROKEN = 0, 2, 3
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Return 0, or 2 if a benchmark failed, or 1 if nothing could be measured."""
+    """Return 0, or 2 for a request that cannot be carried out, or 3 if not everything was measured."""
     parser = argparse.ArgumentParser("python -m trgbench.suite", description=__doc__)
-    parser.add_argument("profile", choices=PROFILES)
-    parser.add_argument("--commit", default="HEAD", help="what to measure (default: HEAD)")
-    parser.add_argument(
-        "--machine", default=machine_name(), help="name of this machine (default: %(default)s)"
-    )
-    parser.add_argument("--fresh", action="store_true", help="measure again what this commit has records of")
+    parser.add_argument("profile", choices=[*PROFILES, "publish"], help="what to measure, or only publish")
+    parser.add_argument("commits", nargs="*", help="commits and ranges FIRST..LAST (default: HEAD)")
+    parser.add_argument("--last", type=int, metavar="N", help="the last N commits of main")
+    parser.add_argument("--history", action="store_true", help="record into results/, where history is kept")
+    parser.add_argument("--machine", metavar="NAME", help="what this machine is called, kept from then on")
+    parser.add_argument("--environment", metavar="NAME", help="one of asv.conf.json's, not its matrix")
+    parser.add_argument("--fresh", action="store_true", help="measure again what there are records of")
+    parser.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help="for another writer")
     options = parser.parse_args(arguments)
-    log.enable()
     try:
-        return bench(PROFILES[options.profile], options.commit, options.machine, options.fresh)
-    except (util.UserError, site.EmptySite) as error:
-        log.flush()
+        root = configuration.enter(Path.cwd())
+        with writer(configuration.LOCK, " ".join(["make", options.profile]), options.wait):
+            return publish(root) if options.profile == "publish" else measure(root, options)
+    except (InputError, Trouble) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        return USAGE if isinstance(error, InputError) else BROKEN
 
 
-def bench(profile: Profile, commit: str, machine: str, fresh: bool) -> int:
-    """Measure, publish and summarise; see `main`."""
-    conf = configure(profile)
-    commit = git("rev-parse", "--verify", f"{commit}^{{commit}}")
-    register(machine)
-
-    def run(bench: list[str]) -> int | None:
-        return Run.run(
-            conf,
-            range_spec=f"{commit}^!",
-            bench=bench,
-            attribute=dict(profile.attributes),
-            show_stderr=True,  # why a combination was skipped, or failed
-            machine=machine,
-            skip_successful=not fresh,
-            record_samples=True,
-            pull=False,
-        )
-
-    run(["just-discover"])  # asv's own word: makes the environment and the list of benchmarks, runs none
-    before = [] if fresh else records.read(profile.results, machine, commit)
-    run(profile.selection(Benchmarks.load(conf).values()))
-    log.flush()
-    found = records.read(profile.results, machine, commit)
-    numbers = site.publish(conf, profile.html)
-    if before and found == before:
-        print("\nnothing was measured: there are records of this commit; FRESH=1 (--fresh) measures again")
-    return summarise(profile, found, numbers)
+def publish(root: Path) -> int:
+    """Publish what results/ has."""
+    configuration.check_history(root)
+    conf = configuration.configure()
+    configuration.look_through(root, Path(conf.results_dir))
+    discover(conf, PROFILES["full"])
+    html = Path(conf.html_dir)
+    print(f"{site.publish(conf, html)} numbers published in {html}/")
+    return FINE
 
 
-def configure(profile: Profile) -> Config:
-    """Return asv.conf.json with the places of the profile, and a branch that holds HEAD."""
-    conf = Config.load()
-    conf.results_dir = str(profile.results)
-    # On a detached HEAD, or where there is no local main, asv would run and then publish nothing.
-    on_main = subprocess.run(
-        ["git", "merge-base", "--is-ancestor", "HEAD", f"refs/heads/{conf.branches[0]}"],
-        stderr=subprocess.DEVNULL,
-    )
-    if on_main.returncode != 0:
-        conf.branches = ["HEAD"]
-    for plugin in conf.plugins:
-        plugin_manager.import_plugin(plugin)
-    return conf
+def measure(root: Path, options: Any) -> int:
+    """Measure commits, publish, and summarise the last one; see `main`."""
+    profile, conf = PROFILES[options.profile], configuration.configure(options.environment)
+    results, html = (conf.results_dir, conf.html_dir) if options.history else (profile.results, profile.html)
+    conf.results_dir = str(results)
+    branch = conf.branches[0]
+    commits = configuration.resolve(root, options.commits or ["HEAD"])
+    if options.last is not None:
+        newest = ("rev-list", "--first-parent", "--reverse", f"--max-count={options.last}", branch, "--")
+        commits = git(*newest, folder=root).split()
+    if not all(is_on(root, commit, branch) for commit in commits):
+        conf.branches = ["HEAD"]  # a detached HEAD, or no local main: asv would measure and publish nothing
+    configuration.look_through(root, Path(results))
+    bench = Bench(conf, profile, machines.name(options.machine))
+    ran = [bench.measure(commit, options.fresh) for commit in commits]
+    numbers = site.publish(conf, Path(html))
+    if not any(ran):
+        print("\nnothing was measured: there are records of it; FRESH=1 (--fresh) measures again")
+    return summarise(bench, commits, Path(html), numbers)
 
 
-def machine_name() -> str:
-    """Return a name that says what a machine is: a container's host name changes, and graphs with it."""
-    known = Machine.get_defaults()
-    cpu = re.sub(r"\((r|tm)\)|\bcpu\b|@.*|\d+-core|processor", " ", known["cpu"].lower())
-    words = re.findall(r"[a-z0-9.]+", cpu) or [known["arch"]]
-    return "-".join([*words, f"{known['num_cpu']}cpu"])
+def is_on(root: Path, commit: str, branch: str) -> bool:
+    try:
+        git("merge-base", "--is-ancestor", commit, f"refs/heads/{branch}", folder=root)
+    except GitFailed:
+        return False
+    return True
 
 
-def register(name: str) -> None:
-    """Tell asv about this machine, without what changes at every boot: asv splits graphs by each of these."""
-    known = Machine.get_defaults()
-    gibibytes = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
-    info = {**known, "machine": name, "os": platform.system(), "ram": f"{gibibytes} GiB"}
-    MachineCollection.save(name, info)
-
-
-def summarise(profile: Profile, found: list[records.Record], numbers: int) -> int:
-    """Print the headline table, what failed, and how to open the dashboard."""
+def summarise(bench: Bench, commits: Sequence[str], html: Path, numbers: int) -> int:
+    """Print the headline table of the last commit, what failed at all, and how to open the dashboard."""
     console = Console()
-    console.print(*headline.tables(found))
-    counts = Counter(record.outcome for record in found)
-    console.print(
-        f"{counts['measured']} combinations measured, {numbers} numbers published in {profile.html}/"
-    )
-    for record in found:
-        if record.outcome == "failed":
-            console.print(f"failed: {record}", style="bold red", markup=False)
+    found = {commit: records.read(bench.results, bench.machine, commit) for commit in commits}
+    console.print(*headline.tables(found[commits[-1]]))
+    counts = Counter(record.outcome for known in found.values() for record in known)
+    console.print(f"{counts['measured']} combinations measured, {numbers} numbers published in {html}/")
+    failures = {
+        commit: grouped(bench.journal.of(commit, env.name).failures)
+        for commit in commits
+        for env in bench.environments
+    }
+    for commit, failed in failures.items():
+        for text in failed:
+            console.print(f"failed at {commit[:8]}: {text}", style="bold red", markup=False, soft_wrap=True)
     if not counts["measured"]:
-        return 1
-    console.print(f"open the dashboard: make preview HTML={Path(profile.html)}", markup=False)
-    return 2 if counts["failed"] else 0
-
-
-def git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], capture_output=True, text=True)
-    if done.returncode:
-        raise util.UserError(f"git {' '.join(arguments)}: {done.stderr.strip()}")
-    return done.stdout.strip()
+        return BROKEN
+    console.print(f"open the dashboard: make preview HTML={html}", markup=False)
+    return BROKEN if any(failures.values()) else FINE
 
 
 if __name__ == "__main__":

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trgbench.console import replacing
 from trgbench.errors import InputError, check_choice
 from trgbench.point import TIE
-from trgbench.sweeps.rows import Row, need, replacing
+from trgbench.sweeps.rows import Row, need
 
 LIBRARIES = {"png": "matplotlib", "html": "plotly"}
 CURVE_POINTS = 601  # of Onsager's curves

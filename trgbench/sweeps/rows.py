@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import importlib.util
 import itertools
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trgbench.console import replacing
 from trgbench.errors import InputError, check_choice
 
 
@@ -70,20 +69,6 @@ def need(package: str, what: str, remedy: str) -> None:
     """Return if `package` is installed; raise `InputError` otherwise."""
     if importlib.util.find_spec(package) is None:
         raise InputError(f"{what} needs the package {package}, which is not installed; {remedy}")
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Give a path beside `path` to write to, and put the file in the place of `path` when it is whole."""
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        yield temporary
-        descriptor = os.open(temporary, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.close(descriptor)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def write(path: Path, rows: Iterable[Row]) -> None:

@@ -123,7 +123,7 @@ class Report:
         """Return the report as a comment on a pull request: verdict, table, what is missing."""
         verdict, colon, rest = self.summary.partition(":")
         lines = [
-            f"**{verdict}**{colon}{_plain(rest)}",
+            f"**{verdict}**{colon}{plain(rest)}",
             "",
             f"Head {_commit(self.head)} against base {_commit(self.base)}, taking turns on the same CPU.",
             "",
@@ -138,16 +138,16 @@ class Report:
             ]
         if self.open:
             lines += ["Not measured, or unclear:", ""]
-            lines += [f"* {_code(found.benchmark)}: {_plain(found.reason)}" for found in self.open]
+            lines += [f"* {_code(found.benchmark)}: {plain(found.reason)}" for found in self.open]
             lines += [""]
         for found in self.control:
             shown = f"{_times(found)}" if found.effect else found.reason
-            lines += [f"Control, which no commit can change: {_code(found.benchmark)} {_plain(shown)}.", ""]
-        lines += [f"Note: {_plain(note)}." for note in self.notes]
+            lines += [f"Control, which no commit can change: {_code(found.benchmark)} {plain(shown)}.", ""]
+        lines += [f"Note: {plain(note)}." for note in self.notes]
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         lines += [
             "",
-            f"<sub>{_plain(self.machine['cpu'])}, {self.machine['cpus']} CPUs; {_plain(versions)}; "
+            f"<sub>{plain(self.machine['cpu'])}, {self.machine['cpus']} CPUs; {plain(versions)}; "
             f"{self.date}, {duration(self.seconds)}</sub>",
         ]
         return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) + "\n"
@@ -180,7 +180,7 @@ def _times(found: Comparison) -> str:
 
 
 def _commit(commit: Commit) -> str:
-    return f"`{commit.short}` ({_plain(commit.subject)})"
+    return f"`{commit.short}` ({plain(commit.subject)})"
 
 
 def _row(found: Comparison) -> str:
@@ -198,6 +198,6 @@ def _code(text: str) -> str:
     return f"`{' '.join(text.split()).replace('`', chr(39)).replace('|', chr(92) + '|')}`"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Return text that neither Markdown nor HTML takes for anything else: a commit may be called anything."""
     return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", html.escape(" ".join(text.split()), quote=False))
