@@ -88,7 +88,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What it keeps is written, and its machine described, as the study's results are; point knows what fits,
     # and trg what another shape is.
     "advise": USERS | {"advise", "study", "console", "point", "trg"},
-    # What it keeps is written, and its machine described, as the study's results are.
+    # What the gate keeps is written, and its machine described, as the study's results are; the front page is
+    # drawn as its report is.
     "suite": USERS | {"suite", "study", "console"},
     # It measures in the same fresh processes as the study.
     "speed": USERS | {"speed", "study", "console"},

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from trgbench.console import duration
 
@@ -101,7 +101,7 @@ def lines(id: str, table: Mapping[str, Any], xlabel: str) -> str | None:
     if not drawn:
         return None
     with mpl.rc_context(SETTINGS):
-        figure, axes = _axes((8.6, 4.6))
+        figure, axes = new_axes((8.6, 4.6))
         for number, (what, pairs) in enumerate(drawn):
             _line(axes, what, pairs, f"{id}-mark-{number}")
         axes.set(xscale="log", yscale="log", xlabel=xlabel, ylabel="time of one gradient (unit at each tick)")
@@ -112,18 +112,18 @@ def lines(id: str, table: Mapping[str, Any], xlabel: str) -> str | None:
             axes.set_xticks([], minor=True)
         _times(axes.yaxis)
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, handlelength=3.6)
-        return _svg(figure, id, table["title"])
+        return to_svg(figure, id, table["title"])
 
 
-def bars(id: str, table: Mapping[str, Any]) -> str | None:
-    """Return the times of a table of (backend, mode, time) as bars, grouped by backend."""
+def bars(id: str, table: Mapping[str, Any], width: float = 8.6) -> str | None:
+    """Return the times of a table of (backend, mode, time) as bars, grouped by backend; `width` in inches."""
     rows = [row for row in table["rows"] if row[0] in COLOURS and row[1] in STYLES and points([1], [row[2]])]
     if not rows:
         return None
     modes = [mode for mode in STYLES if any(row[1] == mode for row in rows)]
     names = [name for name in COLOURS if any(row[0] == name for row in rows)]
     with mpl.rc_context(SETTINGS):
-        figure, axes = _axes((8.6, 0.9 + 0.32 * (len(rows) + len(names))))
+        figure, axes = new_axes((width, 0.9 + 0.27 * (len(rows) + len(names))))
         place = 0.0
         middles, labels = [], []
         for number, (name, mode) in enumerate(itertools.product(names, modes)):
@@ -146,9 +146,11 @@ def bars(id: str, table: Mapping[str, Any]) -> str | None:
         axes.set_yticks(middles, labels)
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
-        axes.set(xlabel="time of one gradient [s]")
+        axes.set(xlabel="time of one gradient")
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        _times(axes.xaxis)
         axes.margins(x=0.12)
-        return _svg(figure, id, table["title"])
+        return to_svg(figure, id, table["title"])
 
 
 def nth_gradient(id: str, table: Mapping[str, Any]) -> str | None:
@@ -164,7 +166,7 @@ def nth_gradient(id: str, table: Mapping[str, Any]) -> str | None:
     last = 10.0 ** math.ceil(math.log10(max([100.0, *(30 * n for n, _ in crossings)])))
     counts = [10 ** (i / 12) for i in range(round(12 * math.log10(last)) + 1)]
     with mpl.rc_context(SETTINGS):
-        figure, axes = _axes((8.6, 4.6))
+        figure, axes = new_axes((8.6, 4.6))
         for number, (backend, mode, once, each) in enumerate(rows):
             pairs = [(n, once + (n - 1) * each) for n in counts]
             _line(axes, Series(backend, mode, ""), pairs, f"{id}-mark-{number}", every=12)
@@ -182,7 +184,7 @@ def nth_gradient(id: str, table: Mapping[str, Any]) -> str | None:
         _counts(axes.xaxis)
         _times(axes.yaxis)
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, handlelength=3.6)
-        return _svg(figure, id, table["title"])
+        return to_svg(figure, id, table["title"])
 
 
 def envelope(costs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -205,7 +207,8 @@ def envelope(costs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
         found.append((n, now[0] + (n - 1) * now[1]))
 
 
-def _axes(size: tuple[float, float]) -> tuple[Figure, Any]:
+def new_axes(size: tuple[float, float]) -> tuple[Figure, Any]:
+    """Return a figure of `size` inches and its only axes."""
     figure = Figure(figsize=size, layout="constrained")
     return figure, figure.add_subplot()
 
@@ -229,14 +232,24 @@ def _line(
 
 
 def _times(axis: Any) -> None:
+    if axis.get_scale() == "log":
+        log_ticks(axis)
     axis.set_major_formatter(FuncFormatter(lambda s, _: f"{s:,.0f} s" if s >= 1000 else duration(s)))
+
+
+def log_ticks(axis: Any) -> None:
+    """Name 1, 2 and 5 in each decade where there are few, else the decades, and nothing between them."""
+    low, high = axis.get_view_interval()
+    if high < 100 * low:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _counts(axis: Any) -> None:
     axis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:,.0f}"))
 
 
-def _svg(figure: Figure, id: str, title: str) -> str:
+def to_svg(figure: Figure, id: str, title: str) -> str:
     """Return the figure as an element for a page, with ids of its own and a title for those who hear it."""
     from markupsafe import escape
 
@@ -245,5 +258,7 @@ def _svg(figure: Figure, id: str, title: str) -> str:
         figure.savefig(text, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]  # without what only a file of its own needs
-    svg = re.sub(r' id="[a-z0-9.]+_\d+"', "", svg)  # figure_1, text_3 …: the same in every plot, and unused
+    svg = re.sub(
+        r' id="[A-Za-z0-9.]+_\d+"', "", svg
+    )  # figure_1, text_3 …: the same in every plot, and unused
     return svg.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1)

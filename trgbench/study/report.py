@@ -6,11 +6,14 @@ import importlib.util
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trgbench.errors import Unavailable
 from trgbench.study.claims import HOLDS, UNMEASURED, summary
 from trgbench.study.tables import cell_text, table
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 SYMBOLS = {HOLDS: "✓", UNMEASURED: "?"}  # and ✗; beside the words, not instead of them
 
@@ -151,6 +154,19 @@ def check_available() -> None:
             )
 
 
+def templates(package: str) -> Environment:
+    """Return the environment of the templates in `package`, which may include the study's `page.css`."""
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name, ".") for name in (package, "trgbench.study")]),
+        autoescape=True,  # what the results hold is text, whatever it looks like
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
 def html(results: Mapping[str, Any]) -> str:
     """Return the page.
 
@@ -158,22 +174,17 @@ def html(results: Mapping[str, Any]) -> str:
         Unavailable: if matplotlib or Jinja is not installed.
     """
     check_available()
-    import jinja2
-
     drawn = plots(results)
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("trgbench.study", "."),
-        autoescape=True,  # what the results hold is text, whatever it looks like
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html").render(
-        results=results,
-        plots=drawn,
-        shown={plot.table["id"] for plot in drawn},
-        groups=groups(results["claims"], results),
-        summary=summary(results["claims"]),
-        cell=cell_text,
-        symbol=lambda verdict: SYMBOLS.get(verdict, "✗"),
+    return (
+        templates("trgbench.study")
+        .get_template("report.html")
+        .render(
+            results=results,
+            plots=drawn,
+            shown={plot.table["id"] for plot in drawn},
+            groups=groups(results["claims"], results),
+            summary=summary(results["claims"]),
+            cell=cell_text,
+            symbol=lambda verdict: SYMBOLS.get(verdict, "✗"),
+        )
     )
