@@ -13,6 +13,7 @@ from typing import Any
 
 from asv.commands.publish import Publish
 from asv.config import Config
+from asv.util import UserError
 
 from trgbench.suite.commits import Trouble
 
@@ -30,13 +31,17 @@ def publish(conf: Config, html: Path) -> int:
 
     Raises:
         EmptySite: if the new site shows no number.
+        Trouble: if asv, or the plugin that makes the dashboard, cannot publish.
     """
     html = html.absolute()
     aside = html.with_name(f".{html.name}.new")
     aside.parent.mkdir(parents=True, exist_ok=True)
     conf.html_dir = str(aside)
     try:
-        Publish.run(conf, pull=False)
+        try:
+            Publish.run(conf, pull=False)
+        except UserError as error:
+            raise Trouble(str(error)) from error
         numbers = count_numbers(aside)
         if not numbers:
             raise EmptySite(
