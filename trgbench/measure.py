@@ -6,6 +6,7 @@ NumPy or a backend's library is loaded: an OpenMP or BLAS thread pool takes its 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import math
@@ -74,7 +75,8 @@ def pin(threads: int) -> tuple[int, ...]:
     chosen = tuple(sorted(os.sched_getaffinity(0))[-count:])
     # Every thread that exists already, too: affinity is a thread's, and only later threads inherit it.
     for task in os.listdir("/proc/self/task"):
-        os.sched_setaffinity(int(task), chosen)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.sched_setaffinity(int(task), chosen)
     for variable in THREAD_VARIABLES:
         os.environ[variable] = str(count)
     return chosen

@@ -18,7 +18,7 @@ import jsonschema
 from trgbench.console import replacing, strict_json
 
 NAME = "journal.jsonl"
-TEXT = {"type": "string"}
+TEXT = {"type": "string", "pattern": r"^[^\x00-\x1f\x7f]*$"}  # it is printed on a terminal
 FAILURE = {
     "type": "object",
     "properties": {"benchmark": TEXT, "parameters": TEXT, "reason": TEXT},

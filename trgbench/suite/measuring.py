@@ -59,6 +59,12 @@ class Bench:
         self.description = machines.describe(self.results, machine)
         self.conf, self.profile, self.repo = conf, profile, get_repo(conf)
         self.journal = Journal(self.results / machine)
+        if self.journal.damaged:
+            print(
+                f"trgbench: {self.journal.damaged} lines of the journal in {self.results / machine} cannot be "
+                f"read and were left out; the whole is kept beside it",
+                file=sys.stderr,
+            )
         self.benchmarks = discover(conf, profile)
         self.environments = list(environment.get_environments(conf, None))
         if not self.environments:
@@ -140,8 +146,8 @@ class Bench:
                 record_samples=True,
             )
         except util.UserError as error:
-            if str(error) == "Interrupted.":
-                raise KeyboardInterrupt from None
+            if isinstance(error.__context__, KeyboardInterrupt):  # of which asv makes an error like any other
+                raise error.__context__ from None
             raise
 
     def _rounds(self, benchmark: dict[str, Any]) -> int:
@@ -238,4 +244,7 @@ def _last_words(error: Exception) -> str:
 
 
 def _short(text: str) -> str:
-    return " ".join(text.replace(f"{Path.cwd()}{os.sep}", "").split())[:300]
+    line = " ".join(text.replace(f"{Path.cwd()}{os.sep}", "").split())[:300]
+    return "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line
+    )

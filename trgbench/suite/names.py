@@ -54,6 +54,17 @@ def unclean_benchmarks(content: dict[str, Any]) -> str | None:
     return unclean(shown)
 
 
+def printable(text: str) -> str:
+    """Return text that can be printed on a terminal, whoever wrote it.
+
+    >>> printable("red: \\x1b[31m")
+    'red: �[31m'
+    """
+    return "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
+    )
+
+
 def _wrong(text: str) -> str | None:
     shown = text if len(text) <= 60 else f"{text[:60]}…"
     for character in text:

@@ -130,7 +130,10 @@ class Report:
         if self.skipped:
             found.append(f"  {self.skipped} new commits in between were left out: --commits takes more")
         found += [f"  {message}" for message in self.messages]
-        return found
+        # A commit may be called anything, and these go to a terminal.
+        return [
+            "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line) for line in found
+        ]
 
     def markdown(self) -> str:
         """The whole as Markdown, for the page of a run or for an issue."""
