@@ -83,8 +83,14 @@ class Clock:
             self.file = -1
 
     def __call__(self) -> float:
-        waited = int(os.pread(self.file, 64, 0).split()[1]) if self.file >= 0 else 0
-        return time.perf_counter() - waited * 1e-9
+        waited = self._waited()
+        while True:
+            now, before, waited = time.perf_counter(), waited, self._waited()
+            if waited == before:  # else it was made to wait between the two readings, likely after the first
+                return now - waited * 1e-9
+
+    def _waited(self) -> int:
+        return int(os.pread(self.file, 64, 0).split()[1]) if self.file >= 0 else 0
 
 
 class Loop:

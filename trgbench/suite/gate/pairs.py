@@ -23,8 +23,7 @@ from trgbench.errors import shown
 
 WORKER = Path(__file__).with_name("worker.py")
 LIMIT = 120.0  # seconds for one answer; else it hangs
-PAIR_SECONDS = 0.4  # to spend on samples in one pair of processes, at the least
-TURNS = (2, 10)  # rounds of four samples in one pair: at the least, at the most
+ROUNDS = 3  # of four samples in a pair of processes, at the least
 SIDES = ("base", "head")
 
 
@@ -178,8 +177,12 @@ def survey(package: Package) -> list[dict[str, Any]]:
     return answer["benchmarks"]
 
 
-def measure(case: Case, packages: Mapping[str, Package], first: str) -> Pair:
-    """Measure a case in a fresh pair of processes; `first` is the side that begins.
+def measure(case: Case, packages: Mapping[str, Package], first: str, budget: float) -> Pair:
+    """Measure a case in a fresh pair of processes.
+
+    Args:
+        first: the side that begins.
+        budget: seconds of a CPU to spend on samples. On a busy machine they take longer, but are as many.
 
     Raises:
         NotMeasured: if a side gives no finite figure.
@@ -197,16 +200,17 @@ def measure(case: Case, packages: Mapping[str, Package], first: str) -> Pair:
         for side in order:
             workers[side].ask("setup", case.timeout)
         taken: dict[str, list[float]] = {side: [] for side in SIDES}
-        start = time.monotonic()
         factors: list[float] = []
-        for sides in _turns(order, case.attributes):
+        for sides in _rounds(order, case.attributes):
             values: dict[str, list[float]] = {side: [] for side in SIDES}
             for side in sides:
-                values[side].append(_value(workers[side].ask("sample", case.timeout), side))
+                answer = workers[side].ask("sample", case.timeout)
+                values[side].append(_value(answer, side))
+                budget -= answer["spent"]
             for side in SIDES:
                 taken[side] += values[side]
             factors.append(_factor(*(statistics.fmean(values[side]) for side in SIDES)))
-            if len(factors) >= TURNS[0] and time.monotonic() - start > PAIR_SECONDS:
+            if len(factors) >= ROUNDS and budget < 0:
                 break
     base, head = (statistics.median(taken[side]) for side in SIDES)
     if math.nan in factors and case.attributes.get("tolerance") is None:
@@ -214,19 +218,19 @@ def measure(case: Case, packages: Mapping[str, Package], first: str) -> Pair:
     return Pair(base, head, statistics.median(factors))
 
 
-def _turns(order: list[str], attributes: Mapping[str, Any]) -> Iterator[list[str]]:
+def _rounds(order: list[str], attributes: Mapping[str, Any]) -> Iterator[list[str]]:
     """Yield the sides of each round: A B B A, B A A B, …; one turn each for what is measured only once."""
     if attributes["type"] != "time" and attributes["unit"] != "ratio":
         yield order
         return
-    for turn in range(TURNS[1]):
-        a, b = order if turn % 2 == 0 else reversed(order)
+    a, b = order
+    while True:
         yield [a, b, b, a]
+        a, b = b, a
 
 
 def _value(answer: Mapping[str, Any], label: str) -> float:
-    values = answer.get("samples") or [answer["value"]]
-    value = statistics.median(map(float, values))
+    value = statistics.median(answer["values"])
     if not math.isfinite(value):
         raise NotMeasured(f"{label}: it gave {value}, which is no figure")
     return value

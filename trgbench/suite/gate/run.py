@@ -270,7 +270,7 @@ class Gate:
         for number in range(verdict.SCREEN):
             for entry, wanted in zip(self.entries, rounds, strict=True):
                 if number < wanted:
-                    self.take(entry, entry.first)
+                    self.take(entry, entry.first, verdict.SCREEN_BUDGET)
 
     def confirm(self) -> None:
         """Measure what looks worse again, in fresh processes, and the control along with it."""
@@ -279,11 +279,11 @@ class Gate:
         self.total += verdict.LOOKS[0] * (len(suspects) + len(controls))
         while waiting := [entry for entry in suspects if entry.decision is None and not entry.reason]:
             for entry in [*waiting, *controls]:
-                self.take(entry, entry.fresh)
+                self.take(entry, entry.fresh, verdict.FRESH_BUDGET)
                 if entry in waiting and not entry.reason:
                     entry.decide(len(suspects))
 
-    def take(self, entry: Entry, to: list[Pair]) -> None:
+    def take(self, entry: Entry, to: list[Pair], budget: float) -> None:
         """Measure a pair, or note why not."""
         self.tell(self.done, max(self.total, self.done + 1), entry.case.full)
         self.done += 1
@@ -291,6 +291,6 @@ class Gate:
             return
         first = SIDES[len(to) % 2]  # each side begins as often
         try:
-            to.append(pairs.measure(entry.case, self.packages, first))
+            to.append(pairs.measure(entry.case, self.packages, first, budget))
         except NotMeasured as reason:
             entry.reason = str(reason)

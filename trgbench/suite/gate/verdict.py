@@ -18,6 +18,10 @@ from trgbench.suite.gate.pairs import Pair
 CONFIDENCE = 0.95  # of an interval that is shown
 RISK = 0.01  # that a run in which nothing changed calls anything a regression
 SCREEN = 3  # pairs for every benchmark
+SCREEN_BUDGET, FRESH_BUDGET = (
+    0.3,
+    0.6,
+)  # seconds of a CPU for the samples of a pair, at first and of a suspect
 LOOKS = (4, 7, 10)  # fresh pairs of a suspect after which to decide
 # A smaller change is none: where code and data come to lie in memory is worth as much.
 SMALLEST = {"ratio": 1.03}

@@ -73,10 +73,10 @@ def run(benchmarks: str, name: str) -> Iterator[Callable[[], dict[str, Any]]]:
         return {"ready": True}
 
     def sample() -> dict[str, Any]:
-        if benchmark.type == "time":
-            return {"value": seconds(benchmark)}
-        value = benchmark.do_run()
-        return {"samples": value["samples"]} if isinstance(value, dict) else {"value": float(value)}
+        start = time.process_time()
+        value = seconds(benchmark) if benchmark.type == "time" else benchmark.do_run()
+        values = value["samples"] if isinstance(value, dict) else [value]
+        return {"values": [float(value) for value in values], "spent": time.process_time() - start}
 
     for command in sys.stdin:
         yield {"setup": setup, "sample": sample}[command.strip()]
