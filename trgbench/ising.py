@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Callable
 from typing import Any
 
-from scipy import integrate, special
+from scipy import special
 
 from trgbench.errors import InputError, shown
 
@@ -71,6 +72,13 @@ def _modulus(beta: float) -> tuple[float, float, float]:
     return kappa, 0.0 if abs(complement) < 1e-15 else complement, kappa * kappa
 
 
+def _integral(integrand: Callable[[float], float], start: float, end: float, absolute: float) -> float:
+    # Imported here: it brings SciPy's optimizers, half of what a process of the suite takes to start.
+    from scipy import integrate
+
+    return float(integrate.quad(integrand, start, end, epsabs=absolute, epsrel=1e-13)[0])
+
+
 def lnz(beta: float) -> float:
     """Return Onsager's lnZ/N.
 
@@ -92,7 +100,7 @@ def lnz(beta: float) -> float:
 
     edge = min(4 * abs(complement), math.pi / 4)
     pieces = [(0.0, edge), (edge, math.pi / 2)]
-    integral = sum(integrate.quad(integrand, *piece, epsabs=1e-14, epsrel=1e-13)[0] for piece in pieces)
+    integral = sum(_integral(integrand, *piece, absolute=1e-14) for piece in pieces)
     return float(2 * beta + math.log1p(math.exp(-4 * beta)) + integral / math.pi)
 
 
@@ -118,7 +126,7 @@ def energy(beta: float) -> float:
             return sine * sine / (delta * (1 + delta))
 
         slope = -4 * complement / math.cosh(2 * beta)  # dκ/dβ
-        integral = integrate.quad(integrand, 0, math.pi / 2, epsabs=0, epsrel=1e-13)[0]
+        integral = _integral(integrand, 0, math.pi / 2, absolute=0)
         return float(-2 * math.tanh(2 * beta) + kappa * slope / math.pi * integral)
     singular = complement * special.ellipkm1(complement**2) if complement else 0.0
     return float(-(1 + 2 / math.pi * singular) / math.tanh(2 * beta))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trgbench.console import strict_json
+from trgbench.errors import InputError
 
 if TYPE_CHECKING:
     from trgbench.suite.gate.report import Report
@@ -22,6 +23,7 @@ examples:
   trgbench gate v1.0 v1.1 --only 'depth.*eager'     other benchmarks than the default set
   trgbench gate main --json gate.json               for a nightly job
   trgbench gate origin/main --markdown comment.md   for a pull request
+  trgbench gate --calibrate --json calibration.json     40 gates in an hour: how well does it work here?
 """
 EXIT_CODES = """\
 exit codes:
@@ -34,7 +36,7 @@ exit codes:
 
 def options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("base", metavar="BASE", help="what to compare with: a branch, a tag, a hash")
+    add("base", metavar="BASE", nargs="?", help="what to compare with: a branch, a tag, a hash")
     add("head", metavar="HEAD", nargs="?", default="HEAD", help="what to judge (default: HEAD)")
     add(
         "--only",
@@ -42,6 +44,12 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="measure these, not the default set; matched on 'file.Class.method(parameters)'",
     )
     add("--json", type=Path, metavar="FILE", help="write the report there, for a script")
+    add(
+        "--calibrate",
+        action="store_true",
+        help="gate BASE (default: HEAD) against itself and against slowed copies; --json keeps every run, "
+        "and the same command goes on with them",
+    )
     add("--markdown", type=Path, metavar="FILE", help="write it there, to be posted on a pull request")
 
 
@@ -50,11 +58,17 @@ def run(args: argparse.Namespace) -> int:
     from trgbench.suite import commits
     from trgbench.suite.gate.run import compare
 
+    if args.base is None and not args.calibrate:
+        raise InputError("give the commit to compare with, such as main; see: trgbench gate --help")
+    if args.calibrate and args.json is None:
+        raise InputError("--calibrate takes an hour and needs --json FILE to keep what is done")
     for path in (args.json, args.markdown):
         if path is not None:
             check_writable(path)
     try:
         root = commits.checkout_root(Path.cwd())
+        if args.calibrate:
+            return calibrate(root, args)
         with Progress() as progress:
             report = compare(root, args.base, args.head, only=args.only, tell=progress)
     except commits.Trouble as trouble:
@@ -66,6 +80,18 @@ def run(args: argparse.Namespace) -> int:
         write(args.markdown, report.markdown())
     show(report)
     return report.exit_code
+
+
+def calibrate(root: Path, args: argparse.Namespace) -> int:
+    from trgbench.study.results import write
+    from trgbench.suite.gate.calibrate import calibrate, table
+
+    with Progress() as progress:
+        content = calibrate(root, args.base or "HEAD", args.json, progress)
+    print(table(content))
+    if args.markdown is not None:
+        write(args.markdown, table(content) + "\n")
+    return 0
 
 
 def checked(report: Report) -> dict[str, Any]:

@@ -64,7 +64,19 @@ def compare(
         notes.append(f"{base} and {head} are the same commit")
     with tempfile.TemporaryDirectory(prefix="trgbench-gate-") as folder:
         packages = lay_out(root, sides, Path(folder))
-        found, control = measure(packages, only, tell)
+        return report_on(packages, sides, only, tell, start, notes)
+
+
+def report_on(
+    packages: Mapping[str, Package],
+    sides: Mapping[str, Commit],
+    only: str | None,
+    tell: Tell,
+    start: float,
+    notes: Sequence[str] = (),
+) -> Report:
+    """Measure two packages that are laid out; see `compare`. `start`: when it began, on the monotonic clock."""
+    found, control = measure(packages, only, tell)
     return Report(
         base=sides["base"],
         head=sides["head"],
