@@ -75,7 +75,7 @@ def report_on(
     start: float,
     notes: Sequence[str] = (),
 ) -> Report:
-    """Measure two packages that are laid out; see `compare`. `start`: when it began, on the monotonic clock."""
+    """Measure two packages that are laid out; see `compare`. `start`: when, on the monotonic clock."""
     found, control = measure(packages, only, tell)
     return Report(
         base=sides["base"],
