@@ -27,7 +27,7 @@ from asv.repo import get_repo
 from asv.results import Results
 from asv.runner import BENCHMARK_RUN_SCRIPT, run_benchmarks, skip_benchmarks
 
-from trgbench.suite import machines, store
+from trgbench.suite import machines, names, store
 from trgbench.suite.commits import Trouble
 from trgbench.suite.journal import BUILD, Failure, Journal
 from trgbench.suite.profiles import Profile
@@ -61,8 +61,8 @@ class Bench:
         self.journal = Journal(self.results / machine)
         if self.journal.damaged:
             print(
-                f"trgbench: {self.journal.damaged} lines of the journal in {self.results / machine} cannot be "
-                f"read and were left out; the whole is kept beside it",
+                f"trgbench: {self.journal.damaged} lines of the journal in {self.results / machine} cannot "
+                f"be read and were left out; the whole is kept beside it",
                 file=sys.stderr,
             )
         self.benchmarks = discover(conf, profile)
@@ -244,7 +244,4 @@ def _last_words(error: Exception) -> str:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.replace(f"{Path.cwd()}{os.sep}", "").split())[:300]
-    return "".join(
-        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line
-    )
+    return names.printable(" ".join(text.replace(f"{Path.cwd()}{os.sep}", "").split())[:300])

@@ -10,7 +10,7 @@ from typing import Any
 
 from trgbench.console import one_line
 from trgbench.errors import InputError, check_integer
-from trgbench.suite import configuration, machines, site, store
+from trgbench.suite import configuration, machines, names, site, store
 from trgbench.suite.commits import Commit, Trouble, find_commit
 from trgbench.suite.gate.report import Report as GateReport
 from trgbench.suite.gate.report import effect_text, plain
@@ -131,9 +131,7 @@ class Report:
             found.append(f"  {self.skipped} new commits in between were left out: --commits takes more")
         found += [f"  {message}" for message in self.messages]
         # A commit may be called anything, and these go to a terminal.
-        return [
-            "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line) for line in found
-        ]
+        return [names.printable(line) for line in found]
 
     def markdown(self) -> str:
         """The whole as Markdown, for the page of a run or for an issue."""
