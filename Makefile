@@ -3,15 +3,14 @@
 PYTHON ?= python3.11
 HTML ?= html
 # For make bench, bench-full, bench-study and history: another commit (or several, or a range), the name of
-# this machine, or FRESH=1 to measure again what there are records of. N for make history; NIGHTLY for options.
+# this machine, or FRESH=1 to measure again what there are records of. N for make history.
 COMMIT ?= HEAD
 N ?= 5
 MACHINE ?=
 FRESH ?=
-NIGHTLY ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-slow lint bench bench-full bench-study history publish nightly smoke preview clean
+.PHONY: help test test-slow lint bench bench-full bench-study history publish smoke preview clean
 
 # asv looks for python3.11 on the path to make its own environment with.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -48,9 +47,6 @@ history: .venv/installed  ## measure the last N=5 commits of main (or COMMIT="A 
 
 publish: .venv/installed  ## make html/ of what is in results/, measuring nothing
 	$(suite) publish
-
-nightly: .venv/installed  ## measure and judge main's new commits, publish; NIGHTLY="--commits 3 ..."
-	.venv/bin/trgbench nightly $(NIGHTLY) $(if $(MACHINE),--machine $(MACHINE))
 
 smoke: .venv/installed  ## measure a handful of benchmarks and publish them aside, as a test of the suite
 	$(suite) smoke --fresh
