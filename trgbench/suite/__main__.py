@@ -11,9 +11,9 @@ from typing import Any
 
 from rich.console import Console
 
-from trgbench.errors import InputError
+from trgbench.errors import InputError, check_integer
 from trgbench.suite import configuration, headline, machines, records, site
-from trgbench.suite.commits import GitFailed, Trouble, git
+from trgbench.suite.commits import GitFailed, Trouble, find_commit, git
 from trgbench.suite.journal import grouped
 from trgbench.suite.lock import writer
 from trgbench.suite.measuring import Bench, discover
@@ -59,12 +59,8 @@ def measure(root: Path, options: Any) -> int:
     profile, conf = PROFILES[options.profile], configuration.configure(options.environment)
     results, html = (conf.results_dir, conf.html_dir) if options.history else (profile.results, profile.html)
     conf.results_dir = str(results)
-    branch = conf.branches[0]
-    commits = configuration.resolve(root, options.commits or ["HEAD"])
-    if options.last is not None:
-        newest = ("rev-list", "--first-parent", "--reverse", f"--max-count={options.last}", branch, "--")
-        commits = git(*newest, folder=root).split()
-    if not all(is_on(root, commit, branch) for commit in commits):
+    commits = choose(root, options, conf.branches[0])
+    if not all(is_on(root, commit, conf.branches[0]) for commit in commits):
         conf.branches = ["HEAD"]  # a detached HEAD, or no local main: asv would measure and publish nothing
     configuration.look_through(root, Path(results))
     bench = Bench(conf, profile, machines.name(options.machine))
@@ -73,6 +69,24 @@ def measure(root: Path, options: Any) -> int:
     if not any(ran):
         print("\nnothing was measured: there are records of it; FRESH=1 (--fresh) measures again")
     return summarise(bench, commits, Path(html), numbers)
+
+
+def choose(root: Path, options: Any, branch: str) -> list[str]:
+    """Return the commits that are asked for, the oldest first.
+
+    Raises:
+        InputError: if there is none.
+    """
+    if options.last is None:
+        commits = configuration.resolve(root, options.commits or ["HEAD"])
+    else:
+        newest = find_commit(root, branch).hash
+        count = check_integer("last", options.last, minimum=1)
+        listed = git("rev-list", "--first-parent", "--reverse", f"--max-count={count}", newest, folder=root)
+        commits = listed.split()
+    if not commits:
+        raise InputError(f"{' '.join(options.commits)} has no commit in it")
+    return commits
 
 
 def is_on(root: Path, commit: str, branch: str) -> bool:
@@ -86,9 +100,13 @@ def is_on(root: Path, commit: str, branch: str) -> bool:
 def summarise(bench: Bench, commits: Sequence[str], html: Path, numbers: int) -> int:
     """Print the headline table of the last commit, what failed at all, and how to open the dashboard."""
     console = Console()
-    found = {commit: records.read(bench.results, bench.machine, commit) for commit in commits}
-    console.print(*headline.tables(found[commits[-1]]))
-    counts = Counter(record.outcome for known in found.values() for record in known)
+    found = [
+        records.read(bench.results, bench.machine, env.name, commit)
+        for commit in commits
+        for env in bench.environments
+    ]
+    console.print(*headline.tables(found[-1]))
+    counts = Counter(record.outcome for known in found for record in known)
     console.print(f"{counts['measured']} combinations measured, {numbers} numbers published in {html}/")
     failures = {
         commit: grouped(bench.journal.of(commit, env.name).failures)

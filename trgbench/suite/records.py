@@ -35,14 +35,19 @@ class Record:
         return f"{self.benchmark}({values})"
 
 
-def read(results: Path, machine: str, commit: str) -> list[Record]:
-    """Return all records of `commit` on `machine`, of benchmarks as they are now defined."""
+def read(results: Path, machine: str, environment: str, commit: str) -> list[Record]:
+    """Return all records of `commit` on `machine` in `environment`, of benchmarks as they are now defined."""
     conf = Config()
     conf.results_dir = str(results)
     conf.benchmark_dir = "benchmarks"
     benchmarks = Benchmarks.load(conf)
     found = iter_results_for_machine_and_hash(conf.results_dir, machine, commit)
-    return [record for result in found for record in of_results(result, benchmarks)]
+    return [
+        record
+        for result in found
+        if result.env_name == environment
+        for record in of_results(result, benchmarks)
+    ]
 
 
 def of_results(result: Results, benchmarks: Benchmarks) -> Iterator[Record]:
