@@ -39,6 +39,10 @@ def made_up(benchmark: str, parameters: Mapping[str, str], commit: int) -> float
     return unit * slower * (1 + BACKENDS.index(backend)) * (2 if "eager" in mode else 1) * (3 + 0.01 * size)
 
 
+def environment(packages: Mapping[str, str]) -> str:
+    return "-".join(f"{key}{number}" for key, number in packages.items())
+
+
 @dataclass
 class Scratch:
     """A repository of its own with records to publish."""
@@ -79,10 +83,8 @@ class Scratch:
         vars(written).update(about)
         written.save(str(self.root / "results"))
         stamp = datetime.datetime(2026, 1, commit + 1, 18, tzinfo=datetime.UTC)
-        name = "-".join(f"{key}{number}" for key, number in packages.items())
-        results = Results(
-            {**about, **packages}, {}, self.commits[commit], int(stamp.timestamp() * 1000), "3.11", name, {}
-        )
+        date, name = int(stamp.timestamp() * 1000), environment(packages)
+        results = Results({**about, **packages}, {}, self.commits[commit], date, "3.11", name, {})
         for benchmark in benchmarks:
             values, samples = [], []
             for combination in itertools.product(*benchmark["params"]):
@@ -171,10 +173,21 @@ def published(tmp_path_factory: pytest.TempPathFactory, vendor: Path, suite: dic
         made.commit(f"Change number {number}")
         made.record(suite.values(), number)
     made.record([suite[VECTOR], suite[GROWTH]], 2, packages=PACKAGES | {"jax": "0.12.0.1"})
+    judge(made)
     (made.root / ".asv" / "study.html").write_text("<!DOCTYPE html><title>study</title>the study's report")
     done = made.publish()
     assert done.returncode == 0, done.stdout + done.stderr
     return made
+
+
+def judge(made: Scratch) -> None:
+    """Write what the gate said of two commits, and why a benchmark failed at the newest."""
+    from trgbench.suite.journal import Failure, Journal, Verdict
+
+    journal, name = Journal(made.root / "results" / "here"), environment(PACKAGES)
+    journal.judged(made.commits[3], name, Verdict("slower", made.commits[2], (f"{TRG} x 1.5",)))
+    journal.judged(made.commits[4], name, Verdict("good", made.commits[2]))
+    journal.failed(made.commits[4], name, TRG, [Failure(TRG, "'jax', 'forward'", "ValueError: no such mode")])
 
 
 @pytest.fixture(scope="session")

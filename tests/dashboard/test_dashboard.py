@@ -218,6 +218,17 @@ def test_regressions_are_summed_up_by_benchmark_and_commit(front: Page, publishe
     assert row[2:4] == [str(5 * 2 * 3 * 3 - 2 * 2 * 3), "1.50×"]
 
 
+def test_the_gate_s_verdicts_and_the_reasons_of_failures_are_told(front: Page, published: Scratch) -> None:
+    [_, *rows] = next(table for table in front.tables if table[0][:2] == ["commit", "verdict"])
+    base = published.commits[2][:8]
+    assert rows == [
+        [f"{published.commits[4][:8]} Change number 4", "✓ good", base, ""],
+        [f"{published.commits[3][:8]} Change number 3", "✗ slower", base, f"{TRG} x 1.5"],
+    ]
+    assert f"the gate on {published.commits[4][:8]}: good" in front.text
+    assert f"{TRG}('jax', 'forward'): ValueError: no such mode" in front.items
+
+
 def test_what_the_newest_commit_lacks_comes_from_an_older_one(
     scratch: Scratch, suite: dict[str, Any]
 ) -> None:

@@ -15,6 +15,7 @@ from asv.machine import Machine, iter_machine_files
 from asv.results import Results, iter_results
 from asv.util import human_value, load_json
 
+from trgbench.suite.journal import Entry, Journal, Verdict
 from trgbench.suite.records import Record, of_results
 
 
@@ -30,21 +31,34 @@ class Commit:
 
 
 @dataclass(frozen=True)
+class Recorded:
+    """What there is of a commit in a setting: its records by benchmark, and what the journal says."""
+
+    commit: Commit
+    records: Mapping[str, Sequence[Record]]
+    entry: Entry
+
+
+@dataclass(frozen=True)
 class Setting:
     """A machine with an environment, and what was measured there, the oldest commit first."""
 
     machine: Mapping[str, str]
     environment: Sequence[str]
     measured: str
-    history: Sequence[tuple[Commit, Mapping[str, Sequence[Record]]]]
+    history: Sequence[Recorded]
 
     @property
     def commit(self) -> Commit:
-        return self.history[-1][0]
+        return self.history[-1].commit
 
     def newest(self) -> dict[str, tuple[Commit, Sequence[Record]]]:
         """Return the newest records of each benchmark, with their commit: a commit need not have them all."""
-        return {name: (commit, found) for commit, records in self.history for name, found in records.items()}
+        return {name: (at.commit, found) for at in self.history for name, found in at.records.items()}
+
+    def judged(self) -> list[tuple[Commit, Verdict]]:
+        """Return what the gate said of each commit that it was asked about, the newest first."""
+        return [(at.commit, at.entry.verdict) for at in reversed(self.history) if at.entry.verdict]
 
 
 @dataclass(frozen=True)
@@ -96,7 +110,15 @@ def settings(
         environment = [f"{key} {value}" for key, value in last.params.items() if value and key not in about]
         environment += [f"{key}={value}" for key, value in last.env_vars.items()]
         started = max((stamp for stamp in last.started_at.values() if stamp), default=last.date)
-        history = [(known[result.commit_hash], _by_benchmark(result, benchmarks)) for result in group]
+        journal = Journal(Path(results) / last.params["machine"])
+        history = [
+            Recorded(
+                known[result.commit_hash],
+                _by_benchmark(result, benchmarks),
+                journal.of(result.commit_hash, result._env_name),  # asv has no other way to it
+            )
+            for result in group
+        ]
         machine = machines.get(last.params["machine"], last.params)
         found.append(
             (revisions[last.commit_hash], started, Setting(machine, environment, _day(started), history))

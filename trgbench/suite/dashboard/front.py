@@ -14,6 +14,7 @@ from trgbench.suite import headline
 from trgbench.suite.dashboard import contents, figures
 from trgbench.suite.dashboard.contents import Commit, Regression, Setting
 from trgbench.suite.dashboard.offline import FRONT
+from trgbench.suite.journal import grouped
 from trgbench.suite.records import Record
 
 STUDY = Path(".asv/study.html")  # where `trgbench study --html` is to leave its page
@@ -48,7 +49,7 @@ def write(site: Path, conf: Any, benchmarks: Any, revisions: Mapping[str, int]) 
     settings = contents.settings(conf.results_dir, benchmarks, known, revisions)
     common = set.intersection(*(set(setting.environment) for setting in settings)) if settings else set()
     steps = contents.regressions(site, benchmarks, known, revisions)
-    recorded = {commit.hash: commit for setting in settings for commit, _ in setting.history}
+    recorded = {at.commit.hash: at.commit for setting in settings for at in setting.history}
     page = render(
         settings=[
             {
@@ -58,6 +59,7 @@ def write(site: Path, conf: Any, benchmarks: Any, revisions: Mapping[str, int]) 
                 "ratios": list(ratios(f"ratios-{number}", setting, benchmarks)),
                 "rows": headline.times(_newest_records(setting)),
                 "special": [part for part in setting.environment if part not in common],
+                "reasons": grouped(setting.history[-1].entry.failures),
                 "failed": [record for record in _newest_records(setting) if record.outcome == "failed"],
             }
             for number, setting in enumerate(settings)
@@ -132,7 +134,7 @@ def growth(id: str, setting: Setting, benchmarks: Any) -> Iterator[Card]:
 def ratios(id: str, setting: Setting, benchmarks: Any) -> Iterator[tuple[str, list[Card]]]:
     """Yield the ratio benchmarks, each with its cards: the newest values, their intervals and history."""
     shown = setting.history[-SHOWN:]
-    labels = [commit.short for commit, _ in shown]
+    labels = [at.commit.short for at in shown]
     known = [item for item in setting.newest().items() if item[0].startswith("ratios.")]
     for name, (newest, records) in sorted(known, key=lambda item: (item[0] != headline.RATIOS, item[0])):
         cards: dict[str, dict[str, Record]] = {}
@@ -140,7 +142,7 @@ def ratios(id: str, setting: Setting, benchmarks: Any) -> Iterator[tuple[str, li
             if record.outcome != "skipped":
                 card, line = _card_and_line(record)
                 cards.setdefault(card, {})[line] = record
-        over = [{_card_and_line(record): record for record in found.get(name, ())} for _, found in shown]
+        over = [{_card_and_line(record): record for record in at.records.get(name, ())} for at in shown]
         drawn = []
         for number, (title, cells) in enumerate(cards.items()):
             series = {line: [_measured(past.get((title, line))) for past in over] for line in cells}
