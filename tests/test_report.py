@@ -133,6 +133,15 @@ def test_every_plot_is_drawn_from_the_table_beside_it(results: dict[str, Any]) -
     assert drawn["nth-trg"].table["rows"][1] == ["native", "traced", pytest.approx(0.128), 8e-3]
 
 
+def test_times_that_are_far_apart_are_points_on_a_logarithmic_axis() -> None:
+    near = {"title": "near", "rows": [["native", "eager", 1e-3], ["jax", "traced", 0.02]]}
+    far = {"title": "far", "rows": [["native", "eager", 1e-3], ["jax", "traced", 0.2]]}
+    bars, dots = plots.bars("near", near), plots.bars("far", far)
+    assert bars and ">10 ms<" in bars and ">0<" in bars  # the axis begins at zero
+    assert dots and ">100 ms<" in dots and ">0<" not in dots
+    assert all(f">{time}<" in text for text, time in ((bars, "1 ms"), (bars, "20 ms"), (dots, "200 ms")))
+
+
 @pytest.mark.parametrize(
     ("costs", "crossings"),
     [

@@ -29,6 +29,7 @@ STYLES = {  # of a mode, and of a part of it: dash, marker, width, hatch
     "forward": ("-.", "^", 0.9, "||||"),
     "backward": (":", "v", 0.9, "++"),
 }
+FAR = 30.0  # the largest time over the smallest, from where on bars would hide the small ones
 SETTINGS: Any = {
     "svg.fonttype": "none",  # text stays text
     "text.parse_math": False,  # a label is data: it may hold any character
@@ -116,12 +117,19 @@ def lines(id: str, table: Mapping[str, Any], xlabel: str) -> str | None:
 
 
 def bars(id: str, table: Mapping[str, Any], width: float = 8.6) -> str | None:
-    """Return the times of a table of (backend, mode, time) as bars, grouped by backend; `width` in inches."""
+    """Return the times of a table of (backend, mode, time) as bars, grouped by backend.
+
+    Where they are so far apart that most bars would be too short, they are points on a logarithmic axis.
+
+    Args:
+        width: in inches.
+    """
     rows = [row for row in table["rows"] if row[0] in COLOURS and row[1] in STYLES and points([1], [row[2]])]
     if not rows:
         return None
     modes = [mode for mode in STYLES if any(row[1] == mode for row in rows)]
     names = [name for name in COLOURS if any(row[0] == name for row in rows)]
+    far = max(row[2] for row in rows) > FAR * min(row[2] for row in rows)
     with mpl.rc_context(SETTINGS):
         figure, axes = new_axes((width, 0.9 + 0.27 * (len(rows) + len(names))))
         place = 0.0
@@ -129,14 +137,15 @@ def bars(id: str, table: Mapping[str, Any], width: float = 8.6) -> str | None:
         for number, (name, mode) in enumerate(itertools.product(names, modes)):
             seconds = next((row[2] for row in rows if row[:2] == [name, mode]), None)
             if seconds is not None:
-                bar = axes.barh(
-                    place, seconds, 0.8, color="white", edgecolor=COLOURS[name], hatch=STYLES[mode][3]
-                )
-                if mode == "eager":
-                    bar[0].set_facecolor(COLOURS[name])
-                bar[0].set_gid(f"{id}-mark-{number}")
+                colour, fill = COLOURS[name], COLOURS[name] if mode == "eager" else "white"
+                if far:
+                    marker = STYLES[mode][1]
+                    (mark,) = axes.plot(seconds, place, marker, color=colour, mfc=fill, markersize=7)
+                else:
+                    [mark] = axes.barh(place, seconds, 0.8, fc=fill, ec=colour, hatch=STYLES[mode][3])
+                mark.set_gid(f"{id}-mark-{number}")
                 axes.annotate(
-                    duration(seconds), (seconds, place), (4, 0), textcoords="offset points", va="center"
+                    duration(seconds), (seconds, place), (7, 0), textcoords="offset points", va="center"
                 )
                 middles.append(place)
                 labels.append(f"{name} {mode}")
@@ -145,11 +154,12 @@ def bars(id: str, table: Mapping[str, Any], width: float = 8.6) -> str | None:
                 place += 0.5
         axes.set_yticks(middles, labels)
         axes.invert_yaxis()
-        axes.grid(visible=False, axis="y")
-        axes.set(xlabel="time of one gradient")
-        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.grid(visible=far, axis="y")
+        axes.set(xlabel="time of one gradient", xscale="log" if far else "linear")
+        axes.margins(x=0.14, y=0.06)
+        if not far:
+            axes.xaxis.set_major_locator(MaxNLocator(5))
         _times(axes.xaxis)
-        axes.margins(x=0.12)
         return to_svg(figure, id, table["title"])
 
 
@@ -234,7 +244,9 @@ def _line(
 def _times(axis: Any) -> None:
     if axis.get_scale() == "log":
         log_ticks(axis)
-    axis.set_major_formatter(FuncFormatter(lambda s, _: f"{s:,.0f} s" if s >= 1000 else duration(s)))
+    axis.set_major_formatter(
+        FuncFormatter(lambda s, _: f"{s:,.0f} s" if s >= 1000 else duration(s) if s else "0")
+    )
 
 
 def log_ticks(axis: Any) -> None:
