@@ -118,7 +118,7 @@ def summarise(bench: Bench, commits: Sequence[str], html: Path, numbers: int) ->
             console.print(f"failed at {commit[:8]}: {text}", style="bold red", markup=False, soft_wrap=True)
     if not counts["measured"]:
         return BROKEN
-    console.print(f"open the dashboard: make preview HTML={html}", markup=False)
+    console.print(f"open the dashboard: {html}/dashboard.html, or make preview HTML={html}", markup=False)
     return BROKEN if any(failures.values()) else FINE
 
 

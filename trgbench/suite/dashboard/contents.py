@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from asv.machine import Machine, iter_machine_files
+from asv.machine import iter_machine_files
 from asv.results import Results, iter_results
 from asv.util import human_value, load_json
 
+from trgbench.suite import machines
 from trgbench.suite.journal import Entry, Journal, Verdict
 from trgbench.suite.records import Record, of_results
 
@@ -96,21 +97,17 @@ def settings(
     results: str, benchmarks: Any, known: Mapping[str, Commit], revisions: Mapping[str, int]
 ) -> list[Setting]:
     """Return every machine and environment with records of a known commit, the newest commit first."""
-    machines = {content["machine"]: content for content in map(load_json, iter_machine_files(results))}
-    groups: dict[tuple[object, ...], list[Results]] = {}
+    described = {content["machine"]: content for content in map(load_json, iter_machine_files(results))}
+    groups: dict[tuple[str, ...], list[Results]] = {}
     for result in iter_results(results):
         if result.commit_hash in revisions:
-            key = (*sorted(result.params.items()), *sorted(result.env_vars.items()))
-            groups.setdefault(key, []).append(result)
+            groups.setdefault((result.params["machine"], *_environment(result)), []).append(result)
     found = []
-    for group in groups.values():
+    for (name, *environment), group in groups.items():
         group.sort(key=lambda result: revisions[result.commit_hash])
         last = group[-1]
-        about = {name for name, _ in Machine.fields}
-        environment = [f"{key} {value}" for key, value in last.params.items() if value and key not in about]
-        environment += [f"{key}={value}" for key, value in last.env_vars.items()]
         started = max((stamp for stamp in last.started_at.values() if stamp), default=last.date)
-        journal = Journal(Path(results) / last.params["machine"])
+        journal = Journal(Path(results) / name)
         history = [
             Recorded(
                 known[result.commit_hash],
@@ -119,7 +116,7 @@ def settings(
             )
             for result in group
         ]
-        machine = machines.get(last.params["machine"], last.params)
+        machine = described.get(name, last.params)
         found.append(
             (revisions[last.commit_hash], started, Setting(machine, environment, _day(started), history))
         )
@@ -189,6 +186,15 @@ def _combination(benchmark: Mapping[str, Any], index: int | None) -> dict[str, s
             index, place = divmod(index, len(values))
             chosen[name] = values[place].strip("'")
     return chosen
+
+
+def _environment(result: Results) -> tuple[str, ...]:
+    """Return what is not the machine's: packages with their versions, and what was set."""
+    packages = {key: value for key, value in result.params.items() if value and key not in machines.FIELDS}
+    return (
+        *(f"{key} {value}" for key, value in packages.items()),
+        *(f"{key}={value}" for key, value in result.env_vars.items()),
+    )
 
 
 def _by_benchmark(result: Results, benchmarks: Any) -> dict[str, list[Record]]:
