@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -137,6 +138,29 @@ def test_a_new_site_takes_the_place_of_the_old(
         assert (html / "index.json").read_text() == content
         shutil.rmtree(new, ignore_errors=True)
     assert [path.name for path in tmp_path.iterdir()] == ["html"]
+
+
+def test_at_no_moment_is_there_no_site(tmp_path: Path) -> None:
+    new, html = tmp_path / "new", tmp_path / "html"
+    for folder in (new, html):
+        folder.mkdir()
+        (folder / "index.json").write_text("{}")
+    done = threading.Event()
+
+    def swap() -> None:
+        for _ in range(2000):
+            site.put_in_place(new, html)
+        done.set()
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    looks, missing = 0, 0
+    while not done.is_set():
+        looks += 1
+        missing += not os.path.exists(html / "index.json")
+    thread.join()
+    assert looks > 100
+    assert missing == 0
 
 
 def test_a_site_that_is_missing_is_not_put_in_place(tmp_path: Path) -> None:
