@@ -7,6 +7,7 @@ import json
 import math
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import timeit
@@ -31,7 +32,7 @@ from trgbench import backends, measure, problems
 from trgbench.errors import Unavailable
 from trgbench.problems import WrongResult
 from trgbench.suite import headline, site
-from trgbench.suite.profiles import PROFILES
+from trgbench.suite.profiles import PROFILES, pattern
 from trgbench.suite.records import Record
 
 ROOT = Path(__file__).parent.parent
@@ -70,6 +71,22 @@ def test_the_quick_profile_runs_some_of_every_benchmark_and_the_full_one_everyth
     assert quick["trg.TwentySteps.time_gradient"] == 2 * 5 + 3
 
 
+def test_the_gate_measures_twelve_by_default_and_the_control() -> None:
+    listed = {name: vars(benchmark) for name, benchmark in BENCHMARKS.items()}
+    wanted = [
+        pattern(benchmark, benchmark["gate"])
+        for benchmark in listed.values()
+        if benchmark["gate"] is not None
+    ]
+    chosen = Benchmarks(
+        Config(), [{k: v for k, v in b.items() if k[0] != "_"} for b in listed.values()], regex=wanted
+    )
+    counts = Counter({name: len(chosen.benchmark_selection[name] or [0]) for name in chosen})
+    assert counts.pop("control.Interpreter.time_numpy_calls") == 1
+    assert counts.total() == 12
+    assert {name.partition(".")[0] for name in counts} == {"gradient", "depth", "trg", "ratios"}
+
+
 def test_the_smoke_profile_is_small() -> None:
     assert 0 < selected("smoke").total() <= 20
 
@@ -105,6 +122,36 @@ def test_a_call_of_milliseconds_is_timed_truly() -> None:
     import time
 
     assert 0.02 <= min(sample(lambda: time.sleep(0.02))) < 0.03
+
+
+def test_a_ratio_is_sampled_in_pairs() -> None:
+    import time
+
+    found = common.ratio(lambda: time.sleep(0.02), lambda: time.sleep(0.01))
+    assert found["number"] == 1
+    assert len(found["samples"]) == common.RATIO_PAIRS
+    assert statistics.median(found["samples"]) == pytest.approx(2, rel=0.1)
+
+
+def test_the_clock_counts_work_and_sleep_but_not_waiting_for_a_cpu() -> None:
+    import time
+
+    cpus = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cpus)})
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass"])  # inherits the CPU
+    try:
+        clock = common.Clock()
+        start, worked = clock(), time.thread_time()
+        while time.thread_time() < worked + 0.2:
+            pass
+        assert clock() - start == pytest.approx(0.2, abs=0.05)
+        start = clock()
+        time.sleep(0.05)
+        assert clock() - start >= 0.049
+    finally:
+        other.kill()
+        other.wait()
+        os.sched_setaffinity(0, cpus)
 
 
 class FakeBackend:

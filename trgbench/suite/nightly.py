@@ -13,7 +13,7 @@ from trgbench.errors import InputError, check_integer
 from trgbench.suite import configuration, machines, names, site, store
 from trgbench.suite.commits import Commit, Trouble, find_commit
 from trgbench.suite.gate.report import Report as GateReport
-from trgbench.suite.gate.report import effect_text, plain
+from trgbench.suite.gate.report import change_text, plain
 from trgbench.suite.journal import Failure, Verdict, grouped
 from trgbench.suite.lock import writer
 from trgbench.suite.measuring import Bench
@@ -286,7 +286,7 @@ class Work:
         except (Trouble, InputError) as trouble:
             return Verdict("undecided", base, (str(trouble),)), ""
         says = [f"against {base[:8]}: {found.summary.partition(',')[0]}"]
-        says += [f"{worse.benchmark} x {effect_text(worse)}" for worse in found.regressions]
+        says += [f"{worse.benchmark} {change_text(worse)}" for worse in found.regressions]
         says += [f"{missing.benchmark}: {missing.reason}" for missing in found.open]
         state = {FINE: "good", SLOWER: "slower"}.get(found.exit_code, "undecided")
         if state == "slower" and (first := self._slower_since(base, night.commit.hash)):

@@ -146,7 +146,7 @@ def _kept(path: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
     try:
         kept = json.loads(path.read_text())
         runs: list[dict[str, Any]] = kept.pop("runs")
-    except (OSError, ValueError, KeyError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         raise InputError(f"{path} holds no calibration of a gate; give another file as --json") from None
     for key, value in content.items():
         if kept.get(key) != value:

@@ -167,5 +167,5 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=total, description=doing, refresh=True)
         elif time.monotonic() - self._told >= TELL_SECONDS:
-            print(f"trgbench: {done} of {total} pairs of processes: {doing}", file=sys.stderr, flush=True)
+            print(f"trgbench: {done} of {total} done; {doing}", file=sys.stderr, flush=True)
             self._told = time.monotonic()

@@ -23,7 +23,7 @@ from trgbench.errors import shown
 
 WORKER = Path(__file__).with_name("worker.py")
 LIMIT = 120.0  # seconds for one answer; else it hangs
-ROUNDS = 3  # of four samples in a pair of processes, at the least
+ROUNDS = (3, 30)  # of four samples in a pair of processes: at the least, at the most
 SIDES = ("base", "head")
 
 
@@ -210,7 +210,7 @@ def measure(case: Case, packages: Mapping[str, Package], first: str, budget: flo
             for side in SIDES:
                 taken[side] += values[side]
             factors.append(_factor(*(statistics.fmean(values[side]) for side in SIDES)))
-            if len(factors) >= ROUNDS and budget < 0:
+            if len(factors) >= ROUNDS[0] and budget < 0:
                 break
     base, head = (statistics.median(taken[side]) for side in SIDES)
     if math.nan in factors and case.attributes.get("tolerance") is None:
@@ -224,7 +224,7 @@ def _rounds(order: list[str], attributes: Mapping[str, Any]) -> Iterator[list[st
         yield order
         return
     a, b = order
-    while True:
+    for _ in range(ROUNDS[1]):
         yield [a, b, b, a]
         a, b = b, a
 

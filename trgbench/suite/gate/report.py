@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -47,7 +48,7 @@ class Comparison:
     def harm(self) -> float:
         """The effect as a factor that is above 1 if head is worse; to sort by."""
         if self.effect is None:
-            return 1.0
+            return {"worse": math.inf, "better": 0.0}.get(self.verdict, 1.0)
         return 1 / self.effect.factor if self.larger_is_better else self.effect.factor
 
 
@@ -90,7 +91,7 @@ class Report:
         if self.regressions:
             worst = self.regressions[0]
             text = f"Regression: {counts['worse']} of {count} worse, most of all {worst.benchmark}"
-            return "; ".join([f"{text} {_times(worst)}", *missing])
+            return "; ".join([f"{text} {change_text(worst)}", *missing])
         if counts["not measured"] == count:
             return "Nothing was measured, so nothing is known"
         if missing:
@@ -123,12 +124,12 @@ class Report:
         """Return the report as a comment on a pull request: verdict, table, what is missing."""
         verdict, colon, rest = self.summary.partition(":")
         lines = [
-            f"**{verdict}**{colon}{plain(rest)}",
+            f"**{verdict}**{colon} {plain(rest)}".strip(),
             "",
             f"Head {_commit(self.head)} against base {_commit(self.base)}, taking turns on the same CPU.",
             "",
         ]
-        measured = [found for found in self.by_harm() if found.effect]
+        measured = [found for found in self.by_harm() if found.base is not None]
         if measured:
             lines += [
                 f"| benchmark | base | head | head / base ({CONFIDENCE:.0%} interval) | |",
@@ -141,7 +142,7 @@ class Report:
             lines += [f"* {_code(found.benchmark)}: {plain(found.reason)}" for found in self.open]
             lines += [""]
         for found in self.control:
-            shown = f"{_times(found)}" if found.effect else found.reason
+            shown = change_text(found) if found.effect else found.reason
             lines += [f"Control, which no commit can change: {_code(found.benchmark)} {plain(shown)}.", ""]
         lines += [f"Note: {plain(note)}." for note in self.notes]
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
@@ -167,16 +168,19 @@ def effect_text(found: Comparison) -> str:
     return f"{found.effect.factor:.3f} ({found.effect.low:.3f} to {found.effect.high:.3f})"
 
 
+def change_text(found: Comparison) -> str:
+    """Return what changed by how much, where there is no table."""
+    if found.effect is None:
+        return f"{value_text(found, found.base)} -> {value_text(found, found.head)}"
+    return f"x {effect_text(found)}"
+
+
 def schema() -> dict[str, Any]:
     return json.loads(resources.files(__package__).joinpath("schema.json").read_text())
 
 
 def _as_json(found: Comparison) -> dict[str, Any]:
     return asdict(found) | {"effect": found.effect._asdict() if found.effect else None}
-
-
-def _times(found: Comparison) -> str:
-    return f"x {effect_text(found)}"
 
 
 def _commit(commit: Commit) -> str:

@@ -197,7 +197,7 @@ class Entry:
 
     @property
     def decisive(self) -> list[Pair]:
-        return self.fresh or self.first
+        return self.fresh if len(self.fresh) > 1 else self.first  # of a single pair there is no interval
 
     @property
     def factors(self) -> list[float]:
@@ -231,7 +231,7 @@ class Entry:
         """Return what was found; `moved` are the controls that changed although nothing can change them."""
         found = Comparison(
             benchmark=self.case.full,
-            title=self.case.attributes["pretty_name"] or self.case.name,
+            title=self.case.attributes.get("pretty_name", self.case.name),
             unit=self.unit,
             verdict="not measured",
             larger_is_better=self.larger_is_better,
@@ -287,7 +287,8 @@ class Gate:
     def confirm(self) -> None:
         """Measure what looks worse again, in fresh processes, and the control along with it."""
         suspects = [entry for entry in self.entries if entry.is_suspect]
-        controls = [entry for entry in self.entries if entry.is_control] if suspects else []
+        scatters = any(entry.tolerance is None for entry in suspects)
+        controls = [entry for entry in self.entries if entry.is_control and scatters]
         self.total += verdict.LOOKS[0] * (len(suspects) + len(controls))
         while waiting := [entry for entry in suspects if entry.decision is None and not entry.reason]:
             for entry in [*waiting, *controls]:

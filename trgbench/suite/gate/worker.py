@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -25,6 +26,7 @@ def main(arguments: list[str]) -> None:
     # What the benchmarks print is no part of the answers.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     # asv's runner can do without it, and it would load NumPy before the benchmark has pinned the process.
     sys.modules["pympler"] = None  # type: ignore[assignment]
     parent = int(arguments.pop(0))
@@ -75,10 +77,10 @@ def run(benchmarks: str, name: str) -> Iterator[Callable[[], dict[str, Any]]]:
         return {"ready": True}
 
     def sample() -> dict[str, Any]:
-        start = time.process_time()
+        start = spent()
         value = seconds(benchmark) if benchmark.type == "time" else benchmark.do_run()
         values = value["samples"] if isinstance(value, dict) else [value]
-        return {"values": [float(value) for value in values], "spent": time.process_time() - start}
+        return {"values": [float(value) for value in values], "spent": spent() - start}
 
     for command in sys.stdin:
         yield {"setup": setup, "sample": sample}[command.strip()]
@@ -88,6 +90,12 @@ def seconds(benchmark: Any) -> float:
     """Return the seconds that one call takes, by the benchmark's own timer."""
     number = max(1, benchmark.number)
     return benchmark._get_timer(*benchmark._current_params).timeit(number) / number
+
+
+def spent() -> float:
+    """Return the seconds of a CPU that this process and those it has waited for have used."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def warm(benchmark: Any) -> None:
