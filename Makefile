@@ -43,7 +43,7 @@ bench-study: .venv/installed  ## measure with the study's JAX and PyTorch, into 
 	$(suite) quick $(COMMIT) --history --environment study $(options)
 
 history: .venv/installed  ## measure the last N=5 commits of main (or COMMIT="A B C..D"), into results/
-	$(suite) quick $(last) --history $(options)
+	$(suite) history $(last) $(options)
 
 publish: .venv/installed  ## make html/ of what is in results/, measuring nothing
 	$(suite) publish

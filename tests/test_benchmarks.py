@@ -87,6 +87,12 @@ def test_the_gate_measures_twelve_by_default_and_the_control() -> None:
     assert {name.partition(".")[0] for name in counts} == {"gradient", "depth", "trg", "ratios"}
 
 
+def test_the_history_profile_is_the_quick_one_without_what_takes_longest() -> None:
+    history, quick = selected("history"), selected("quick")
+    assert history <= quick
+    assert {name.partition(".")[0] for name in quick - history} == {"correctness", "first_call", "memory"}
+
+
 def test_the_smoke_profile_is_small() -> None:
     assert 0 < selected("smoke").total() <= 20
 

@@ -227,7 +227,7 @@ def test_a_checkout_in_trouble_is_a_sentence_and_no_site(
         ("--commits many", "whole number"),
         ("--wait -1", "--wait"),
         ("--wait nan", "--wait"),
-        ("--profile slow", "full, quick, smoke"),
+        ("--profile slow", "full, quick, history, smoke"),
         ("--json /nowhere/report.json", "/nowhere"),
         ("--machine ../../etc", "'../../etc'"),
         ("--machine <script>alert(1)</script>", "letters"),

@@ -18,6 +18,7 @@ class Profile:
         html: the dashboard that is made of them.
         attributes: what asv is to override in every benchmark.
         quick_only: whether to run only what each benchmark names in its attribute `quick`.
+        without: the benchmarks, by how their names begin, that are left out of that.
         patterns: regular expressions on `file.Class.method(parameters)` that a combination must match,
             one of them, if there are any.
     """
@@ -27,6 +28,7 @@ class Profile:
     html: Path
     attributes: Mapping[str, Any] = field(default_factory=dict)
     quick_only: bool = False
+    without: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
 
     def selection(self, benchmarks: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -39,7 +41,11 @@ class Profile:
         """
         if not self.quick_only:
             return list(self.patterns)
-        return [pattern(benchmark, benchmark.get("quick", {})) for benchmark in benchmarks]
+        return [
+            pattern(benchmark, benchmark.get("quick", {}))
+            for benchmark in benchmarks
+            if not benchmark["name"].startswith(self.without)
+        ]
 
 
 def pattern(benchmark: Mapping[str, Any], parts: Any) -> str:
@@ -66,6 +72,15 @@ PROFILES = {
     for profile in (
         Profile("full", Path("results"), Path("html")),
         Profile("quick", Path(".asv/quick/results"), Path("html"), {"rounds": 1}, quick_only=True),
+        # For many commits: without what is the same at all of them, or compiles for minutes at each.
+        Profile(
+            "history",
+            Path("results"),
+            Path("html"),
+            {"rounds": 1},
+            quick_only=True,
+            without=("correctness.", "first_call.", "memory."),
+        ),
         Profile(
             "smoke",
             Path(".asv/smoke/results"),
