@@ -31,7 +31,7 @@ from benchmarks import common
 from trgbench import backends, measure, problems
 from trgbench.errors import Unavailable
 from trgbench.problems import WrongResult
-from trgbench.suite import headline, site
+from trgbench.suite import headline, names, site
 from trgbench.suite.profiles import PROFILES, pattern
 from trgbench.suite.records import Record
 
@@ -47,6 +47,8 @@ def test_a_benchmark_says_what_the_dashboard_and_the_quick_profile_need(name: st
     assert benchmark.version.isdigit(), "set by hand: asv's own hash does not cover the helpers"
     assert benchmark.timeout >= 300
     assert benchmark.unit != "unit"
+    shown = [benchmark.name, benchmark.pretty_name, benchmark.unit, benchmark.param_names, benchmark.params]
+    assert names.unclean(shown) is None, "the dashboard would take it for HTML, and not show it"
     assert len(benchmark.param_names) == len(benchmark.params)
     values = dict(zip(benchmark.param_names, benchmark.params, strict=True))
     for part in benchmark.quick if isinstance(benchmark.quick, list) else [benchmark.quick]:

@@ -147,6 +147,16 @@ def test_the_front_page_opens_from_a_file(browser: Any, published: Scratch, name
         assert visit.events == []
 
 
+def test_from_a_file_the_way_to_asv_s_pages_ends_with_the_reason(browser: Any, published: Scratch) -> None:
+    with Visit(browser) as visit:
+        page = visit.goto((published.root / "html" / "dashboard.html").as_uri())
+        assert not page.get_by_text("make preview serves them").is_visible()
+        page.get_by_role("link", name="Grid").click()
+        page.wait_for_url("**/dashboard.html#needs-server")
+        assert page.get_by_text("make preview serves them").is_visible()
+        assert visit.events == []
+
+
 def test_the_tab_leads_to_the_front_page_and_back(browser: Any, address: str) -> None:
     with Visit(browser) as visit:
         page = visit.goto(address)

@@ -116,7 +116,8 @@ def settings(
             )
             for result in group
         ]
-        machine = described.get(name, last.params)
+        fields = described.get(name, last.params)
+        machine = {field: fields.get(field) or "unknown" for field in machines.FIELDS}
         found.append(
             (revisions[last.commit_hash], started, Setting(machine, environment, _day(started), history))
         )

@@ -168,7 +168,7 @@ def _card_and_line(record: Record) -> tuple[str, str]:
     """Return which card a ratio belongs to, and which line of its plot."""
     lines = [value for name, value in record.parameters.items() if name in LINES]
     words = [
-        value if value[0].isalpha() else f"{name} = {value}"
+        value if value[:1].isalpha() else f"{name} = {value}"
         for name, value in record.parameters.items()
         if name not in LINES
     ]
