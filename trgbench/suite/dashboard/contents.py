@@ -87,7 +87,7 @@ def commits(repository: str, hashes: Iterable[str]) -> dict[str, Commit]:
         errors="replace",
     )
     known = {hash: Commit(hash, "", "") for hash in wanted}
-    for line in done.stdout.splitlines():
+    for line in done.stdout.split("\n")[:-1]:  # a subject may hold what else separates lines
         hash, date, subject = line.split("\t", 2)
         known[hash] = Commit(hash, date, subject)
     return known
@@ -96,11 +96,14 @@ def commits(repository: str, hashes: Iterable[str]) -> dict[str, Commit]:
 def settings(
     results: str, benchmarks: Any, known: Mapping[str, Commit], revisions: Mapping[str, int]
 ) -> list[Setting]:
-    """Return every machine and environment with records of a known commit, the newest commit first."""
+    """Return every machine and environment with records of a known commit, the newest commit first.
+
+    The name of a machine is that of a folder too: one that cannot be is left out.
+    """
     described = {content["machine"]: content for content in map(load_json, iter_machine_files(results))}
     groups: dict[tuple[str, ...], list[Results]] = {}
     for result in iter_results(results):
-        if result.commit_hash in revisions:
+        if result.commit_hash in revisions and machines.NAME.fullmatch(result.params["machine"]):
             groups.setdefault((result.params["machine"], *_environment(result)), []).append(result)
     found = []
     for (name, *environment), group in groups.items():
@@ -130,9 +133,8 @@ def regressions(
     """Return what asv's `regressions.json` lists, the newest first."""
     hashes = {revision: hash for hash, revision in revisions.items()}
     found = []
-    for name, _, parameters, index, _, _, jumps in json.loads((site / "regressions.json").read_text())[
-        "regressions"
-    ]:
+    listed = json.loads((site / "regressions.json").read_text())["regressions"]
+    for name, _, parameters, index, _, _, jumps in listed:
         benchmark = benchmarks[name.partition("(")[0]]
         for first, last, before, after in jumps:
             between = "-".join(hashes[revision][:8] for revision in (first, last) if revision is not None)

@@ -143,6 +143,7 @@ def ratios(id: str, setting: Setting, benchmarks: Any) -> Iterator[tuple[str, li
                 card, line = _card_and_line(record)
                 cards.setdefault(card, {})[line] = record
         over = [{_card_and_line(record): record for record in at.records.get(name, ())} for at in shown]
+        pretty = benchmarks[name].get("pretty_name") or name
         drawn = []
         for number, (title, cells) in enumerate(cards.items()):
             series = {line: [_measured(past.get((title, line))) for past in over] for line in cells}
@@ -150,14 +151,16 @@ def ratios(id: str, setting: Setting, benchmarks: Any) -> Iterator[tuple[str, li
             drawn.append(
                 Card(
                     title or "by backend",
-                    figures.history(f"{id}-{name.replace('.', '-')}-{number}", title, labels, series),
+                    figures.history(
+                        f"{id}-{name.replace('.', '-')}-{number}", f"{pretty} {title}", labels, series
+                    ),
                     contents.graph_link(benchmarks[name], same),
                     [(line, headline.cell(record)) for line, record in cells.items()],
                     _older(newest, setting.commit),
                 )
             )
         if drawn:
-            yield benchmarks[name].get("pretty_name") or name, drawn
+            yield pretty, drawn
 
 
 def _newest_records(setting: Setting) -> list[Record]:

@@ -64,7 +64,9 @@ def rewrite(page: str, vendor: Path) -> str:
             return attribute[0]
         known = local.get(plain_name(address.rpartition("/")[2]))
         if known is None:
-            raise UserError(f"asv's page loads {address}, which {vendor} does not have; {_remedy()}")
+            raise UserError(
+                f"asv's page loads {address}, not in {vendor}/ (remove that to fetch it anew); {_remedy()}"
+            )
         return f'{name}="vendor/{known}"'
 
     page = re.sub(r"<script[^>]*>(?!\s*</script>).*?</script>", "", page, flags=re.DOTALL)
