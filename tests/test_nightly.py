@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -292,7 +293,7 @@ def test_a_second_writer_names_the_first_and_leaves_or_waits(scratch: Make) -> N
     first = repository.start("nightly", "--machine", "here", stdout=subprocess.DEVNULL)
     lock = repository.root / ".asv" / "lock"
     while first.poll() is None and not (lock.exists() and lock.read_text()):
-        pass
+        time.sleep(0.01)
     second = repository.run("nightly")
     assert second.returncode == 3
     assert f"a nightly (process {first.pid} on " in second.stderr

@@ -19,6 +19,7 @@ import pytest
 pytest.importorskip("asv")
 
 from trgbench.suite import lock, site
+from trgbench.suite.commits import Trouble
 
 PACKAGE = "# {i}\ndef step(): pass\ndef figure(n): return 1.0 * n\n"
 SEED, KILLS = 20261129, 20
@@ -122,6 +123,30 @@ def test_what_a_killed_run_leaves_behind_is_ended(tmp_path: Path) -> None:
         assert other.poll() is None
     other.kill()
     other.wait()
+
+
+def test_a_lock_names_its_owner_and_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    freed = threading.Event()
+
+    def hold() -> None:
+        with lock.writer(path, "the first"):
+            held.set()
+            freed.wait(30)
+
+    for _ in range(2):
+        held = threading.Event()
+        freed.clear()
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait(30)
+        message = rf"the first \(process {os.getpid()} on .*, since .*--wait"
+        with pytest.raises(Trouble, match=message), lock.writer(path, "the second", wait=0.3):
+            raise AssertionError("both have it")
+        threading.Timer(0.2, freed.set).start()
+        with lock.writer(path, "the third", wait=30):
+            assert freed.is_set()
+        holder.join()
 
 
 @pytest.mark.parametrize("kernel_can", [True, False])

@@ -61,9 +61,9 @@ def run(args: argparse.Namespace) -> int:
     check_choice("profile", args.profile, PROFILES)
     if not isinstance(args.wait, float) or not 0 <= args.wait < math.inf:
         raise InputError(f"--wait takes a number of seconds, at least 0; got {shown(args.wait)}")
-    for path in (args.json, args.markdown):
-        if path is not None:
-            check_writable(path)
+    outputs = [None if path is None else path.absolute() for path in (args.json, args.markdown)]
+    for path in filter(None, outputs):
+        check_writable(path)
     try:
         with Progress() as progress:
             report = nightly.run(
@@ -83,9 +83,8 @@ def run(args: argparse.Namespace) -> int:
     except Exception:  # Python's own exit code for it is 1, which stands for a slower commit here
         traceback.print_exc()
         return BROKEN
-    if args.json is not None:
-        write(args.json, strict_json(report.as_json()) + "\n")
-    if args.markdown is not None:
-        write(args.markdown, report.markdown())
+    for path, text in zip(outputs, (strict_json(report.as_json()) + "\n", report.markdown()), strict=True):
+        if path is not None:
+            write(path, text)
     print("", *report.lines(), sep="\n")
     return report.code
