@@ -117,7 +117,8 @@ import trgbench
 
 class Trouble:
     version, unit, timeout = "1", "things", 3.0
-    params = (["raises", "hangs", "crashes", "nan", "inf", "text", "leaves", "is skipped", "is fine"],)
+    whats = "raises", "hangs", "crashes", "nan", "inf", "text", "is killed", "leaves", "is skipped", "is fine"
+    params = (list(whats),)
     param_names = ["what"]
 
     def setup(self, what):
@@ -126,7 +127,10 @@ class Trouble:
 
     def track_trouble(self, what):
         if what == "raises":
-            raise ValueError("boom <b>")
+            raise ValueError("boom <b>\\nand more")
+        if what == "is killed":
+            print("hello", flush=True)
+            os.kill(os.getpid(), 9)
         if what == "hangs":
             time.sleep(1000)
         if what == "crashes":
@@ -149,10 +153,11 @@ def test_benchmarks_that_give_no_figure_show_as_what_they_are(scratch: Make) -> 
         "nan": "returned nan",
         "inf": "returned inf",
         "text": "returned many",
+        "is killed": "ended without a result",
         "leaves": "ended without a result (exit code 7)",
     }
     [content] = repository.records().values()
-    assert content["results"]["trouble.Trouble.track_trouble"][0][:7] == [None] * 7
+    assert content["results"]["trouble.Trouble.track_trouble"][0][:8] == [None] * 8
     assert report["published"] == 4
     before = repository.records()
     again, said = repository.nightly()

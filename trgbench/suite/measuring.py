@@ -195,15 +195,17 @@ def failures_of(
     """Yield the number of each combination of parameters that gave no result, and why.
 
     asv gives all that the processes of a benchmark printed as one text, with a line in front of what each
-    combination printed, and one exit code. NaN is asv's sign for what was skipped, and then asv says so.
+    combination printed, and the exit code of the last that failed. NaN is its sign for what was skipped, and
+    then it says so.
     """
     printed = _printed(result.stderr)
+    last = max((i for i, value in enumerate(result.result) if value is None), default=None)
     for i, combination in enumerate(itertools.product(*benchmark["params"])):
         if selected is not None and i not in selected:
             continue
         parameters = ", ".join(combination)
-        text = printed.get(parameters, "")
-        if reason := _reason(result.result[i], result.samples[i], text, result.errcode):
+        text, code = printed.get(parameters, ""), result.errcode if i == last else None
+        if reason := _reason(result.result[i], result.samples[i], text, code):
             yield i, Failure(benchmark["name"], parameters, reason)
 
 
@@ -213,25 +215,22 @@ def _printed(text: str) -> dict[str, str]:
     return {"": first} | dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-def _reason(value: Any, samples: list[float] | None, text: str, code: int) -> str:
+def _reason(value: Any, samples: list[float] | None, text: str, code: int | None) -> str:
     """Return why there is no number, or nothing if there is one, or asv says that it was skipped."""
     values = samples if value is True else [value]
     if value is not None:
         bad = next((v for v in values or [] if not isinstance(v, int | float) or not math.isfinite(v)), None)
-        if bad is None or "asv: skipped" in text:
-            return ""
-        return f"returned {str(bad)[:60]}"
+        return "" if bad is None or "asv: skipped" in text else f"returned {_short(str(bad))}"
     if timeout := re.search(r"^asv: benchmark timed out \(timeout (.*)s\)$", text, flags=re.MULTILINE):
         return f"timed out: no word for {float(timeout[1]):g} s"
     if crash := re.search(r"^Fatal Python error: (.*)$", text, flags=re.MULTILINE):
         return f"crashed: {_short(crash[1])}"
-    if raised := re.findall(r"^((?:\w+\.)*\w+(?:: .*)?)$", text, flags=re.MULTILINE):
-        return f"raised {_short(raised[-1])}"
-    if code < 0:
-        return (
-            f"killed by {signal.Signals(-code).name}" if -code in set(signal.Signals) else f"exit code {code}"
-        )
-    return f"ended without a result (exit code {code})"
+    _, found, trace = text.rpartition("Traceback (most recent call last):\n")
+    if found:
+        return f"raised {_short(next((line for line in trace.splitlines() if line[:1].strip()), ''))}"
+    if code is not None and -code in set(signal.Signals):
+        return f"killed by {signal.Signals(-code).name}"
+    return "ended without a result" + ("" if code is None else f" (exit code {code})")
 
 
 def _last_words(error: Exception) -> str:
