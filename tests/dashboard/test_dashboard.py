@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
+import tarfile
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,7 +20,7 @@ from asv.util import UserError
 from asv_runner.util import human_time
 
 from trgbench.suite import names
-from trgbench.suite.dashboard import figures, offline
+from trgbench.suite.dashboard import assets, figures, offline
 from trgbench.suite.dashboard.figures import Measured
 
 from .conftest import BACKENDS, GROWTH, LISTED, PACKAGES, TRG, VECTOR, Scratch, made_up
@@ -143,6 +145,21 @@ def test_without_a_network_and_the_scripts_publish_says_what_to_do_and_keeps_the
     assert "publish once with a package index within pip's reach" in last
     assert [path.name for path in (scratch.root / "html").iterdir()] == ["index.html"]
     assert not (scratch.root / ".asv" / "www-vendor").exists()
+
+
+def test_a_package_with_other_content_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = tmp_path / "index"
+    index.mkdir()
+    content = b"window.hacked = 1"
+    with tarfile.open(index / "asv-0.5.1.tar.gz", "w:gz") as package:
+        member = tarfile.TarInfo("asv-0.5.1/asv/www/vendor/jquery-3.3.1.min.js")
+        member.size = len(content)
+        package.addfile(member, io.BytesIO(content))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    with pytest.raises(UserError, match="HASHES"):
+        assets.ready(tmp_path / "kept")
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
 # ------------------------------------------------------------------------------------ the front page
