@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from trgbench.suite.journal import Failure, Journal, Verdict
 
 COMMIT, OTHER = "0123456789abcdef0123456789abcdef01234567", "fedcba9876543210fedcba9876543210fedcba98"
 HOSTILE = "<img src=x onerror=alert(1)>"
+PLACE = f"here/{OTHER[:8]}-env-py3.11.json"
 MACHINE = {"arch": "x86_64", "cpu": "EPYC", "machine": "here", "num_cpu": "2", "os": "Linux", "ram": "24 GiB"}
 FIGURE = {"name": "tiny.Figure.track_figure", "version": "1", "params": [["1", "2", "'three'"]]}
 
@@ -72,6 +74,12 @@ def test_a_record_of_asv_is_read(results: Path) -> None:
     assert store.count_numbers(stored) == 1  # one failed, one was skipped
 
 
+def test_the_interval_of_a_few_samples_may_be_infinite(results: Path) -> None:
+    infinite = row(stats_ci_99_a=[-math.inf, None, None], stats_ci_99_b=[math.inf, None, None])
+    put(results, PLACE, make_record(OTHER, results=infinite))
+    assert sorted(look(results)[0]) == sorted([COMMIT, OTHER])
+
+
 def row(**columns: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Return what changes columns of the one benchmark's row."""
 
@@ -87,7 +95,6 @@ def deep() -> bytes:
     return b"[" * 100_000 + b"]" * 100_000
 
 
-PLACE = f"here/{OTHER[:8]}-env-py3.11.json"
 BAD: dict[str, tuple[str, Any]] = {
     "empty": (PLACE, b""),
     "truncated": (PLACE, lambda: json.dumps(make_record(OTHER)).encode()[:-40]),

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+from jsonschema import Draft202012Validator as Validator
 
 from trgbench.console import replacing, strict_json
 
@@ -35,17 +35,19 @@ VERDICT = {
     "required": ["state", "base", "says"],
     "additionalProperties": False,
 }
-LINE = {
-    "type": "object",
-    "properties": {
-        "commit": {"type": "string", "pattern": "^[0-9a-f]{40}([0-9a-f]{24})?$"},
-        "environment": TEXT,
-        "failures": {"type": "array", "items": FAILURE},
-        "verdict": {"anyOf": [VERDICT, {"type": "null"}]},
-    },
-    "required": ["commit", "environment", "failures", "verdict"],
-    "additionalProperties": False,
-}
+LINE = Validator(
+    {
+        "type": "object",
+        "properties": {
+            "commit": {"type": "string", "pattern": "^[0-9a-f]{40}([0-9a-f]{24})?$"},
+            "environment": TEXT,
+            "failures": {"type": "array", "items": FAILURE},
+            "verdict": {"anyOf": [VERDICT, {"type": "null"}]},
+        },
+        "required": ["commit", "environment", "failures", "verdict"],
+        "additionalProperties": False,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,9 @@ class Journal:
         for line in lines:
             try:
                 content = json.loads(line)
-                jsonschema.validate(content, LINE)
-            except (ValueError, RecursionError, jsonschema.ValidationError):
+            except (ValueError, RecursionError):
+                content = None
+            if not LINE.is_valid(content):
                 self.damaged += 1
                 continue
             entry = _entry(content)

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 from asv.machine import Machine
 from asv.results import Results, get_filename
+from jsonschema import Draft202012Validator as Validator
 
 from trgbench.suite import machines, names
 
@@ -30,7 +30,7 @@ NUMBER = {"type": ["number", "null"]}
 STATISTICS = ("stats_ci_99_a", "stats_ci_99_b", "stats_q_25", "stats_q_75", "stats_number", "stats_repeat")
 COLUMNS = ["result", "params", "version", "started_at", "duration", *STATISTICS, "samples", "profile"]
 TEXTS = {"type": "object", "additionalProperties": {"type": ["string", "null"]}}
-RECORD: dict[str, Any] = {
+RECORD_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "version": {"const": Results.api_version},
@@ -46,14 +46,17 @@ RECORD: dict[str, Any] = {
         "results": {"type": "object", "additionalProperties": {"type": "array", "maxItems": len(COLUMNS)}},
     },
 }
-RECORD["required"] = list(RECORD["properties"])
-MACHINE = {
-    "type": "object",
-    "properties": {field: {"type": "string"} for field in machines.FIELDS}
-    | {"version": {"const": Machine.api_version}},
-    "required": [*machines.FIELDS, "version"],
-    "additionalProperties": False,
-}
+RECORD_SCHEMA["required"] = list(RECORD_SCHEMA["properties"])
+RECORD = Validator(RECORD_SCHEMA)
+MACHINE = Validator(
+    {
+        "type": "object",
+        "properties": {field: {"type": "string"} for field in machines.FIELDS}
+        | {"version": {"const": Machine.api_version}},
+        "required": [*machines.FIELDS, "version"],
+        "additionalProperties": False,
+    }
+)
 
 
 class Unusable(ValueError):
@@ -177,12 +180,10 @@ def _read(path: Path) -> Any:
         raise Unusable(f"it is no JSON ({type(error).__name__})") from None
 
 
-def _match(content: object, schema: dict[str, Any], what: str) -> None:
-    try:
-        jsonschema.validate(content, schema)
-    except jsonschema.ValidationError as error:
+def _match(content: object, validator: Validator, what: str) -> None:
+    if error := next(validator.iter_errors(content), None):
         where = "".join(f"[{ascii(part)[:40]}]" for part in error.absolute_path)
-        raise Unusable(f"it is not {what} ({where or error.validator})") from None
+        raise Unusable(f"it is not {what} ({where or error.validator})")
 
 
 def _no_markup(wrong: str | None) -> None:
@@ -208,13 +209,14 @@ def _is_row(row: list[Any]) -> bool:
         and all(sample is None or _are_numbers(sample) for sample in samples)
     ):
         return False
+    # The interval of a few samples is infinite.
     columns = [known.get(name) for name in STATISTICS]
-    return all(c is None or (_are_numbers(c) and len(c) == count) for c in columns) and all(
+    return all(c is None or (_are(c, int | float | None) and len(c) == count) for c in columns) and all(
         type(known.get(name)) in (int, float, type(None)) for name in ("started_at", "duration")
     )
 
 
-def _are(values: object, kind: type) -> bool:
+def _are(values: object, kind: Any) -> bool:
     return isinstance(values, list) and all(isinstance(value, kind) for value in values)
 
 
