@@ -54,7 +54,7 @@ def test_the_interval_is_students() -> None:
 
 def outcome(seed: int, change: float, scatter: float, unit: str = "seconds") -> str:
     """Return what the gate would say: screened, then decided by fresh pairs."""
-    if not verdict.is_suspect(drawn(seed, change, scatter, verdict.SCREEN), unit):
+    if not verdict.is_suspect(drawn(seed, change, scatter, verdict.SCREEN[1]), unit):
         return "same"
     fresh = drawn(seed + 1_000_000, change, scatter, verdict.LOOKS[-1])
     for count in range(1, len(fresh) + 1):

@@ -248,7 +248,7 @@ def test_a_benchmark_that_base_does_not_have_is_not_measured(repository: Make) -
 @pytest.mark.parametrize(
     ("package", "only", "reason"),
     [
-        (FINE, "nothing like it", "no benchmark matches 'nothing like it'"),
+        (FINE, "nothing like it", "no benchmark but a control matches 'nothing like it'"),
         ("def step(:\n", None, "the benchmarks cannot be listed with head: SyntaxError"),
         ("import missing_library\n", None, "head: ModuleNotFoundError: No module named 'missing_library'"),
         (None, None, r"HEAD \(\w{8}\) has no package trgbench; choose a commit that has it"),

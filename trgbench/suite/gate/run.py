@@ -157,7 +157,7 @@ def choose(packages: Mapping[str, Package], only: str | None) -> list[Case]:
                 index = {side: numbers[side][full] for side in SIDES if full in numbers[side]}
                 cases.append(Case(benchmark["name"], full, index, benchmark))
     if all(case.name.startswith(CONTROL) for case in cases):
-        asked = "is for the gate" if only is None else f"matches {only!r}"
+        asked = "is for the gate" if only is None else f"but a control matches {only!r}"
         raise Trouble(f"nothing was measured: no benchmark {asked}; benchmarks/README.md says what there is")
     return cases
 
@@ -277,11 +277,15 @@ class Gate:
     def screen(self, cases: Sequence[Case]) -> None:
         """Measure some pairs of every case, those of the same case well apart in time."""
         self.entries = [Entry(case) for case in cases]
-        rounds = [1 if entry.tolerance is not None else verdict.SCREEN for entry in self.entries]
-        self.total = sum(rounds)
-        for number in range(verdict.SCREEN):
-            for entry, wanted in zip(self.entries, rounds, strict=True):
-                if number < wanted:
+        fewest, most = verdict.SCREEN
+        scatter = [entry for entry in self.entries if entry.tolerance is None]
+        self.total = len(self.entries) + (most - 1) * len(scatter)
+        end = time.monotonic() + verdict.SCREEN_SECONDS * len(cases)
+        for entry in self.entries:
+            self.take(entry, entry.first, verdict.SCREEN_BUDGET)
+        for number in range(1, most):
+            for entry in scatter:
+                if number < fewest or time.monotonic() < end:
                     self.take(entry, entry.first, verdict.SCREEN_BUDGET)
 
     def confirm(self) -> None:

@@ -13,7 +13,6 @@ import os
 import resource
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -72,8 +71,6 @@ def run(benchmarks: str, name: str) -> Iterator[Callable[[], dict[str, Any]]]:
         benchmark = get_benchmark_from_name(benchmarks, name)
         if benchmark.do_setup():  # asv prints why
             return {"skipped": True}
-        if benchmark.type == "time":
-            warm(benchmark)
         return {"ready": True}
 
     def sample() -> dict[str, Any]:
@@ -96,12 +93,6 @@ def spent() -> float:
     """Return the seconds of a CPU that this process and those it has waited for have used."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
-
-
-def warm(benchmark: Any) -> None:
-    end = time.perf_counter() + max(0.0, benchmark.warmup_time)
-    while time.perf_counter() < end:
-        seconds(benchmark)
 
 
 if __name__ == "__main__":
