@@ -226,7 +226,7 @@ def test_a_dirty_tree_is_measured_as_committed(repository: Make) -> None:
     assert [note.partition(";")[0] for note in report["notes"]] == [
         "the work tree has changes that are in no commit"
     ]
-    assert markdown.startswith("**No regression in 1 benchmarks**")
+    assert markdown.startswith("**No regression in 1 benchmark**")
 
 
 def test_a_benchmark_that_base_does_not_have_is_not_measured(repository: Make) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import subprocess
 import tarfile
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ def _git(arguments: tuple[str, ...], folder: Path) -> bytes:
     if "dubious ownership" in said:
         raise Trouble(
             f"git refuses the checkout {folder} because it belongs to another user; if you trust it, run: "
-            f"git config --global --add safe.directory {folder}"
+            f"git config --global --add safe.directory {shlex.quote(str(folder))}"
         )
     raise GitFailed(said)
 

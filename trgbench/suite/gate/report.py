@@ -97,7 +97,7 @@ class Report:
         if missing:
             shown = ", ".join(missing)
             return f"Not everything is known: of {count} benchmarks {shown}; no regression in the others"
-        return f"No regression in {count} benchmarks"
+        return f"No regression in {count} benchmark{'s' if count > 1 else ''}"
 
     def by_harm(self) -> list[Comparison]:
         return sorted(self.comparisons, key=lambda found: -found.harm)
@@ -158,6 +158,8 @@ def value_text(found: Comparison, value: float | None) -> str:
     """Return a value with its unit."""
     if value is None:
         return ""
+    if found.unit == "bytes":
+        return f"{value / 2**20:.4g} MiB"
     return duration(value) if found.unit == "seconds" else f"{value:.4g}"
 
 
