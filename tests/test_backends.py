@@ -15,6 +15,7 @@ import pytest
 
 from trgbench import backends, ising, problems
 from trgbench.backends import NonFiniteGradient, Prepared
+from trgbench.engine.ops.linalg import CutThroughTie
 from trgbench.errors import InputError, Unavailable
 from trgbench.problems import Problem
 
@@ -216,3 +217,33 @@ def test_a_finite_result_does_not_warn() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", NonFiniteGradient)
         prepare("native", problems.trg(8, 4), "eager")(0.3)
+
+
+@pytest.mark.parametrize("beta", [0.1, 0.3, 0.4406867935097715, 0.6, 1.0])
+def test_lanczos_gives_the_energy_of_the_full_svd(beta: float) -> None:
+    """χ = 12 at 9 steps has matrices of 144 × 144, where Lanczos starts to pay; bits are equal between modes."""
+    problem = problems.trg(12, 9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CutThroughTie)
+        wanted = prepare("native", problem, "traced-staged")(beta)
+        found = [prepare("native", problem, mode, svd="lanczos")(beta) for mode in backends.MODES]
+    for value, gradient in found:
+        assert value == pytest.approx(wanted[0], abs=1e-13)
+        assert gradient == pytest.approx(wanted[1], abs=1e-10)
+    assert len({(value, float(gradient)) for value, gradient in found[:4]}) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beta", [0.1, 0.2, 0.3, 0.4, 0.44, 0.4406867935097715, 0.5, 0.6, 0.8, 1.0])
+@pytest.mark.parametrize(("chi", "steps"), [(16, 20), (24, 8)])
+def test_lanczos_gives_the_energy_of_the_full_svd_at_every_temperature(
+    chi: int, steps: int, beta: float
+) -> None:
+    problem = problems.trg(chi, steps)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CutThroughTie)
+        wanted, found = (
+            prepare("native", problem, "eager-staged", svd=rule)(beta) for rule in ("safe", "lanczos")
+        )
+    assert found[0] == pytest.approx(wanted[0], abs=1e-13)
+    assert found[1] == pytest.approx(wanted[1], abs=1e-10)

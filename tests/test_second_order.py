@@ -69,7 +69,7 @@ def test_hessian_times_vector_in_stages() -> None:
     gradient = backends.get("native").prepare(problem, "traced")
     numeric = (gradient(x + 1e-5 * v)[1] - gradient(x - 1e-5 * v)[1]) / 2e-5
     runtime = engine.Runtime()
-    for runner in (native.Tapes(runtime), native.Programs(runtime)):
+    for runner in (native.Tapes(runtime, engine.svd), native.Programs(runtime, engine.svd)):
         value, first, product = staged.hessian_vector(problem.stages, x, v, runner)
         problem.check(x, value, first)
         np.testing.assert_allclose(product, numeric, rtol=1e-7, atol=1e-9)
@@ -82,7 +82,7 @@ def counters(runtime: engine.Runtime) -> tuple[int, int, int, int]:
 
 def test_the_study_s_cache_figures_in_stages() -> None:
     runtime = engine.Runtime()
-    problem, runner = problems.trg(16, 20), native.Tapes(runtime)
+    problem, runner = problems.trg(16, 20), native.Tapes(runtime, engine.svd)
     for beta in (0.30, 0.40, 0.44, 0.50, 0.60):
         for _ in range(4):
             staged.value_and_gradient(problem.stages, np.asarray(beta), runner)

@@ -24,16 +24,28 @@ exact. P is not determined there, since any rotation of the cluster gives an SVD
 for a result that depends on the cluster through its projector and its singular values, and along every dM
 that does not split the cluster, as where a symmetry of the lattice makes it. Dividing rounding by rounding
 instead is what makes a NaN (Wan, Zhang, arXiv:1909.02659).
+
+Where only the k triplets kept are known, the sums run over i ≤ k, and what couples to the rest is solved
+for. With the projectors P = I − U_k U_kᵀ and Q = I − V_k V_kᵀ, S = diag(s_k), C = dM V_k and D = dMᵀ U_k, the
+parts of dU_k and dV_k outside the kept spaces, X = P X and Y = Q Y, obey
+
+    X S − M Y = P C,   Y S − Mᵀ X = Q D.
+
+The operator is symmetric, so the transposed rule solves it too, with the cotangents of U_k and V_k for C and
+D.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 EPSILON = 1e-12
 """ε relative to s_1, for float64."""
 
 Factors = tuple[Any, Any, Any]
+Complement = Callable[[Any, Any], tuple[Any, Any]]
+"""(C, D) → the X = P X, (m, k), and Y = Q Y, (n, k), that solve the equations above."""
 
 
 def inverse(xp: Any, x: Any, epsilon: float = EPSILON) -> Any:
@@ -81,16 +93,27 @@ def jvp(xp: Any, full: Factors, k: int, tangent: Any, epsilon: float = EPSILON) 
 
     `full` is the thin SVD uncut: U (m, p), s (p,), Vᵀ (p, n).
     """
-    u, s, vh = full
-    left, right = tangent @ vh[:k, :].T, tangent.T @ u[:, :k]  # dM V_k and dMᵀ U_k
+    u, _, vh = full
+    return jvp_of_products(xp, full, k, tangent @ vh[:k, :].T, tangent.T @ u[:, :k], epsilon)
+
+
+def jvp_of_products(
+    xp: Any,
+    triplets: Factors,
+    k: int,
+    left: Any,
+    right: Any,
+    epsilon: float = EPSILON,
+    complement: Complement | None = None,
+) -> Factors:
+    """Return (dU_k, ds_k, dV_kᵀ), given dM only by left = dM V_k, (m, k), and right = dMᵀ U_k, (n, k)."""
+    u, s, vh = triplets
     g, h = u.T @ left, vh @ right
     minus, plus = differences_and_sums(xp, s, k, epsilon)
     p, q = (g + h) * minus, (g - h) * plus
     du, dv = u @ (p + q), vh.T @ (p - q)
-    if u.shape[0] > s.shape[0]:  # U does not span: there is a part of dU outside
-        du = du + (left - u @ g) * inverse_values(xp, s, k, epsilon)
-    if vh.shape[1] > s.shape[0]:
-        dv = dv + (right - vh.T @ h) * inverse_values(xp, s, k, epsilon)
+    x, y = _outside(xp, triplets, k, (left, right), (g, h), epsilon, complement)
+    du, dv = du if x is None else du + x, dv if y is None else dv + y
     return du, xp.sum(u[:, :k] * left, axis=0), dv.T
 
 
@@ -99,7 +122,21 @@ def vjp(xp: Any, full: Factors, k: int, cotangents: Factors, epsilon: float = EP
 
     `full` is the thin SVD uncut: U (m, p), s (p,), Vᵀ (p, n). Line by line the transpose of `jvp`.
     """
-    u, s, vh = full
+    u, _, vh = full
+    left, right = vjp_factors(xp, full, k, cotangents, epsilon)
+    return left @ vh[:k, :] + u[:, :k] @ right.T
+
+
+def vjp_factors(
+    xp: Any,
+    triplets: Factors,
+    k: int,
+    cotangents: Factors,
+    epsilon: float = EPSILON,
+    complement: Complement | None = None,
+) -> tuple[Any, Any]:
+    """Return left (m, k) and right (n, k): the cotangent of M is left V_kᵀ + U_k rightᵀ, of rank 2k."""
+    u, s, vh = triplets
     ct_u, ct_s, ct_vh = cotangents
     ct_v = ct_vh.T
     a, b = u.T @ ct_u, vh @ ct_v
@@ -107,8 +144,26 @@ def vjp(xp: Any, full: Factors, k: int, cotangents: Factors, epsilon: float = EP
     p, q = (a + b) * minus, (a - b) * plus
     left = u @ (p + q) + u[:, :k] * ct_s
     right = vh.T @ (p - q)
-    if u.shape[0] > s.shape[0]:
-        left = left + (ct_u - u @ a) * inverse_values(xp, s, k, epsilon)
-    if vh.shape[1] > s.shape[0]:
-        right = right + (ct_v - vh.T @ b) * inverse_values(xp, s, k, epsilon)
-    return left @ vh[:k, :] + u[:, :k] @ right.T
+    x, y = _outside(xp, triplets, k, (ct_u, ct_v), (a, b), epsilon, complement)
+    return left if x is None else left + x, right if y is None else right + y
+
+
+def _outside(
+    xp: Any,
+    triplets: Factors,
+    k: int,
+    given: tuple[Any, Any],
+    inside: tuple[Any, Any],
+    epsilon: float,
+    complement: Complement | None,
+) -> tuple[Any, Any]:
+    """Return what lies outside the triplets' spaces, `None` where they span all."""
+    if complement is not None:
+        return complement(*given)
+    u, s, vh = triplets
+    m, p, n = u.shape[0], s.shape[0], vh.shape[1]
+    if m == n == p:
+        return None, None
+    inverses = inverse_values(xp, s, k, epsilon)
+    (c, d), (a, b) = given, inside
+    return (c - u @ a) * inverses if m > p else None, (d - vh.T @ b) * inverses if n > p else None

@@ -3,7 +3,7 @@
 A backend file `backends/<name>.py` imports its library at the top and defines
 
 * `MODES`      the modes it has, in the order of `backends.MODES`;
-* `SVD_RULES`  the SVD derivative rules it has, `"safe"` first;
+* `SVD_RULES`  the SVD derivative rules it has, `"safe"` first; native's `"lanczos"` is as safe, and faster;
 * `version()`  the version of its library, a string;
 * `unavailable(mode, order)`  why that mode cannot run on this machine (and what to do), or `None`;
 * `build(problem, mode, threads, svd, order, recompute)`  pays what is paid once and returns a `Built`.

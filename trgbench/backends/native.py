@@ -26,7 +26,12 @@ from trgbench.staged import Stage
 
 __all__ = ["MODES", "SVD_RULES", "build", "unavailable", "version"]
 
-SVD_RULES = ("safe",)  # the engine has one rule, and it is finite
+# The engine's derivative is finite with every method; what differs is which triplets are computed.
+SVDS = {
+    "safe": functools.partial(engine.svd, method="full"),
+    "lanczos": functools.partial(engine.svd, method="auto"),
+}
+SVD_RULES = tuple(SVDS)
 
 
 def version() -> str:
@@ -40,21 +45,23 @@ def unavailable(mode: str, order: int) -> str | None:
 
 def build(problem: Problem, mode: str, threads: int, svd: str, order: int, recompute: bool) -> Built:
     """Return the problem ready to run; see `trgbench.backends`."""
-    runtime = engine.Runtime(width=threads)
+    runtime, rule = engine.Runtime(width=threads), SVDS[svd]
     costs: dict[str, float | None] = {"trace": None, "compile": None, "prepare": None}
     lazy = 0.0  # seconds of tracing and compiling that fall into the first run
     run: Callable[[np.ndarray], Any]
     if mode in ("traced", "forward"):
         start = time.perf_counter()
-        graph = _graph(problem, mode, order)
+        graph = _graph(problem, mode, order, rule)
         middle = time.perf_counter()
         program = runtime.prepare(graph)
         costs["trace"], costs["compile"] = middle - start, time.perf_counter() - middle
         run = program if mode == "traced" else _along_one(program, order)
     elif mode == "eager":
-        run = _eager(problem, runtime, order)
+        run = _eager(problem, runtime, order, rule)
     else:
-        runner: Programs | Tapes = Programs(runtime) if mode == "traced-staged" else Tapes(runtime)
+        runner: Programs | Tapes = (
+            Programs(runtime, rule) if mode == "traced-staged" else Tapes(runtime, rule)
+        )
         run = (
             functools.partial(staged.value_and_gradient, problem.stages, runner=runner, recompute=recompute)
             if order == 1
@@ -78,9 +85,9 @@ def _asarray(x: np.ndarray) -> np.ndarray:
     return array
 
 
-def _graph(problem: Problem, mode: str, order: int) -> engine.Graph:
+def _graph(problem: Problem, mode: str, order: int, svd: Any) -> engine.Graph:
     """Return the graph x → (value, gradient[, second derivative]), or for `forward` that of its tangents."""
-    graph = engine.trace(lambda x: problem.value(engine, engine.svd, x), engine.spec(problem.example.shape))
+    graph = engine.trace(lambda x: problem.value(engine, svd, x), engine.spec(problem.example.shape))
     if mode == "forward":
         return engine.jvp(graph) if order == 1 else engine.jvp(engine.jvp(graph), 0)
     if order == 1:
@@ -101,12 +108,12 @@ def _along_one(program: engine.PreparedProgram, order: int) -> Callable[[np.ndar
     return run
 
 
-def _eager(problem: Problem, runtime: engine.Runtime, order: int) -> Callable[[np.ndarray], Any]:
+def _eager(problem: Problem, runtime: engine.Runtime, order: int, svd: Any) -> Callable[[np.ndarray], Any]:
     session = engine.Session(runtime=runtime)
 
     def run(x: np.ndarray) -> Any:
         leaf = session.variable(x)
-        value = problem.value(engine, engine.svd, leaf)
+        value = problem.value(engine, svd, leaf)
         if order == 1:
             value.backward()
             return value.value, leaf.grad
@@ -120,13 +127,13 @@ def _eager(problem: Problem, runtime: engine.Runtime, order: int) -> Callable[[n
 class Tapes:
     """Eager and in stages: a leaf, a small recording and a backward for each."""
 
-    def __init__(self, runtime: engine.Runtime) -> None:
-        self.runtime = runtime
+    def __init__(self, runtime: engine.Runtime, svd: Any) -> None:
+        self.runtime, self.svd = runtime, svd
 
     def forward(self, stage: Stage, carry: np.ndarray) -> tuple[Any, Any, Any]:
         session = engine.Session(runtime=self.runtime)
         leaf = session.variable(carry)
-        carry_out, term = stage.function(engine, engine.svd, leaf)
+        carry_out, term = stage.function(engine, self.svd, leaf)
         carry_array, term_array = (None if out is None else out.value for out in (carry_out, term))
         return carry_array, term_array, (session, leaf, carry_out, term)
 
@@ -142,7 +149,7 @@ class Tapes:
         session = engine.Session(runtime=self.runtime)
         leaf = session.variable(carry)
         seed = None if ct_carry is None else session.variable(ct_carry)
-        (gradient,) = session.grad(_surrogate(stage, leaf, seed, ct_term), [leaf])
+        (gradient,) = session.grad(_surrogate(stage, self.svd, leaf, seed, ct_term), [leaf])
         session.backward([gradient], [adjoint])
         return leaf.grad, None if seed is None else seed.grad
 
@@ -153,8 +160,8 @@ class Programs:
     The forward program hands the reverse program its residuals, so no SVD is done twice.
     """
 
-    def __init__(self, runtime: engine.Runtime) -> None:
-        self.runtime = runtime
+    def __init__(self, runtime: engine.Runtime, svd: Any) -> None:
+        self.runtime, self.svd = runtime, svd
         self.made: dict[tuple, Any] = {}
         self.trace_seconds = self.compile_seconds = 0.0
 
@@ -172,7 +179,7 @@ class Programs:
             has: list[bool] = []
 
             def outputs(x: Any) -> list[Any]:
-                results = stage.function(engine, engine.svd, x)
+                results = stage.function(engine, self.svd, x)
                 has.extend(out is not None for out in results)
                 return [out for out in results if out is not None]
 
@@ -205,7 +212,9 @@ class Programs:
             silent = ct_term is None
             gradient = engine.grad(
                 engine.trace(
-                    lambda x, weight, seed=None: _surrogate(stage, x, seed, None if silent else weight),
+                    lambda x, weight, seed=None: _surrogate(
+                        stage, self.svd, x, seed, None if silent else weight
+                    ),
                     x_spec,
                     *specs,
                 )
@@ -220,9 +229,9 @@ class Programs:
         return at_carry, at_seed[0] if at_seed else None
 
 
-def _surrogate(stage: Stage, leaf: Any, seed: Any, weight: float | None) -> Any:
+def _surrogate(stage: Stage, svd: Any, leaf: Any, seed: Any, weight: float | None) -> Any:
     """Return ⟨carry_out, seed⟩ + weight · term, whose gradient with respect to the leaf flows back."""
-    carry_out, term = stage.function(engine, engine.svd, leaf)
+    carry_out, term = stage.function(engine, svd, leaf)
     parts = [] if seed is None else [engine.sum(carry_out * seed)]
     parts += [] if weight is None else [term * weight]
     return parts[0] if len(parts) == 1 else parts[0] + parts[1]

@@ -3,6 +3,7 @@
 from trgbench.engine.ops.contraction import matmul, outer, tensordot, trace
 from trgbench.engine.ops.factorisation import cholesky, eigh, qr, solve
 from trgbench.engine.ops.indexing import diagonal
+from trgbench.engine.ops.leading import network_svd
 from trgbench.engine.ops.linalg import svd
 from trgbench.engine.ops.reduction import matrix_norm, vector_norm
 from trgbench.engine.ops.shape import matrix_transpose
@@ -14,6 +15,7 @@ __all__ = [
     "matmul",
     "matrix_norm",
     "matrix_transpose",
+    "network_svd",
     "outer",
     "qr",
     "solve",

@@ -16,13 +16,14 @@ import numpy as np
 import scipy.linalg
 
 from trgbench import cut_svd
+from trgbench.engine.ops import lanczos
 from trgbench.engine.ops.comparison import where
 from trgbench.engine.ops.elementwise import abs
 from trgbench.engine.ops.families import TIE_IN_ROUNDINGS, check_finite, float_only
 from trgbench.engine.ops.reduction import sum
 from trgbench.engine.ops.shape import concat, zeros_like
 from trgbench.engine.ops.table import OPS, Array, Op, Spec, Value, register, shape_of
-from trgbench.errors import InputError
+from trgbench.errors import InputError, check_choice
 
 NAMESPACE = SimpleNamespace(abs=abs, sum=sum, where=where)  # what `cut_svd` uses of an array namespace
 
@@ -31,42 +32,61 @@ class CutThroughTie(RuntimeWarning):
     """The SVD was cut between equal values: what is kept, and its derivative, is a matter of rounding."""
 
 
-def _svd_infer(a: Spec, k: int) -> tuple[Spec, ...]:
-    float_only("svd", a)
+def matrix_shape(a: Spec) -> tuple[int, int]:
+    """Return the shape of a matrix; refuse what is none."""
     if len(a.shape) != 2:
         raise InputError(f"svd: the operand must be a matrix; got {a}")
-    (m, n), p = a.shape, min(a.shape)
-    if not 1 <= k <= p:
-        raise InputError(f"svd: k must be from 1 to {p} for {a}; got {k}")
+    m, n = a.shape
+    return m, n
+
+
+def check_cut(a: Spec, k: int) -> None:
+    """Refuse to keep k values of a matrix that has fewer, or none."""
+    if not 1 <= k <= min(a.shape):
+        raise InputError(f"svd: k must be from 1 to {min(a.shape)} for {a}; got {k}")
+
+
+def _svd_infer(a: Spec, k: int) -> tuple[Spec, ...]:
+    float_only("svd", a)
+    (m, n), p = matrix_shape(a), min(a.shape)
+    check_cut(a, k)
     shapes = ((m, k), (k,), (k, n), (m, p - k), (p - k,), (p - k, n))
     return tuple(Spec(shape, a.dtype) for shape in shapes)
+
+
+def full_svd(a: Array) -> cut_svd.Factors:
+    """Return the thin SVD U (m, p), s (p,), Vᵀ (p, n) of a finite matrix, p = min(m, n)."""
+    try:
+        u, s, vh = np.linalg.svd(a, full_matrices=False)
+    except np.linalg.LinAlgError:  # divide and conquer did not converge: the slower QR iteration does
+        u, s, vh = scipy.linalg.svd(a, full_matrices=False, lapack_driver="gesvd")
+    return u, s, vh
+
+
+def warn_of_tie(s: Array, k: int, p: int) -> None:
+    """Warn if the cut at k parts equal ones of the p values, of which `s` holds the first k + 1 at least."""
+    rounding = float(np.finfo(s.dtype).eps)
+    if k < p and s[k - 1] - s[k] < TIE_IN_ROUNDINGS * rounding * s[k - 1] and s[k] > p * rounding * s[0]:
+        warnings.warn(
+            f"svd: the cut at k={k} parts s_k={s[k - 1]:.6g} from s_k+1={s[k]:.6g}, whose gap of "
+            f"{s[k - 1] - s[k]:.2g} is rounding; keep both or neither",
+            CutThroughTie,
+            stacklevel=3,
+        )
 
 
 def _svd(a: Array, k: int) -> tuple[Array, ...]:
     if not 1 <= k <= min(a.shape, default=0) or a.ndim != 2:
         raise ValueError  # the shape rule says what is wrong
     check_finite("svd", a)
-    try:
-        u, s, vh = np.linalg.svd(a, full_matrices=False)
-    except np.linalg.LinAlgError:  # divide and conquer did not converge: the slower QR iteration does
-        u, s, vh = scipy.linalg.svd(a, full_matrices=False, lapack_driver="gesvd")
-    rounding = float(np.finfo(s.dtype).eps)
-    if (
-        k < len(s)
-        and s[k - 1] - s[k] < TIE_IN_ROUNDINGS * rounding * s[k - 1]
-        and s[k] > len(s) * rounding * s[0]
-    ):
-        warnings.warn(
-            f"svd: the cut at k={k} parts s_k={s[k - 1]:.6g} from s_k+1={s[k]:.6g}, whose gap of "
-            f"{s[k - 1] - s[k]:.2g} is rounding; keep both or neither",
-            CutThroughTie,
-            stacklevel=2,
-        )
+    u, s, vh = full_svd(a)
+    warn_of_tie(s, k, len(s))
     cut = (u[:, :k], s[:k], vh[:k], u[:, k:], s[k:], vh[k:])
     return tuple(np.ascontiguousarray(part) for part in cut)
 
 
-def _epsilon(x: Value) -> float:
+def rounding_of(x: Value | Array) -> float:
+    """Return the ε of `trgbench.cut_svd` for the dtype of x."""
     return TIE_IN_ROUNDINGS * float(np.finfo(x.dtype).eps)
 
 
@@ -84,20 +104,20 @@ def _svd_vjp(cotangents: Any, outputs: Any, inputs: Any, parameters: tuple, want
     cts = [zeros_like(y) if ct is None else ct for ct, y in zip(cotangents, outputs, strict=True)]
     if any(given[3:]):  # only in a derivative of a derivative: every triplet carries a cotangent
         p, joined = full[1].shape[0], _joined(cts)
-        return [cut_svd.vjp(NAMESPACE, full, p, joined, _epsilon(full[1]))]
+        return [cut_svd.vjp(NAMESPACE, full, p, joined, rounding_of(full[1]))]
     if not (given[0] or given[2]):
         return [(outputs[0] * cts[1]) @ outputs[2]]
-    return [cut_svd.vjp(NAMESPACE, full, parameters[0], (cts[0], cts[1], cts[2]), _epsilon(full[1]))]
+    return [cut_svd.vjp(NAMESPACE, full, parameters[0], (cts[0], cts[1], cts[2]), rounding_of(full[1]))]
 
 
 def _svd_jvp(tangents: Any, outputs: Any, inputs: Any, parameters: tuple) -> list:
     (k,), full = parameters, _joined(outputs)
-    kept = cut_svd.jvp(NAMESPACE, full, k, tangents[0], _epsilon(full[1]))
+    kept = cut_svd.jvp(NAMESPACE, full, k, tangents[0], rounding_of(full[1]))
     p = full[1].shape[0]
     if k == p:
         return [*kept, None, None, None]
     # Dead code, unless a derivative is taken of this derivative.
-    du, ds, dvh = cut_svd.jvp(NAMESPACE, full, p, tangents[0], _epsilon(full[1]))
+    du, ds, dvh = cut_svd.jvp(NAMESPACE, full, p, tangents[0], rounding_of(full[1]))
     return [*kept, du[:, k:], ds[k:], dvh[k:, :]]
 
 
@@ -119,8 +139,16 @@ register(
 )
 
 
-def svd(x: Any, /, k: int | None = None) -> tuple[Any, Any, Any]:
+METHODS = ("auto", "full", "lanczos")
+
+
+def svd(x: Any, /, k: int | None = None, *, method: str = "auto") -> tuple[Any, Any, Any]:
     """Thin singular value decomposition of x[i, j], cut to the k largest values (all by default).
+
+    Args:
+        method: "full" computes all min(m, n) triplets (LAPACK); "lanczos" only the leading ones, and takes
+            the full method where it cannot vouch for them (values that fall slowly, a rank below k, one value
+            many times); "auto" chooses by shape and k what costs less. They agree to rounding.
 
     Returns:
         u[i, a], s[a] in descending order, vh[a, j] with x ≈ Σ_a u[i, a] s[a] vh[a, j].
@@ -128,6 +156,11 @@ def svd(x: Any, /, k: int | None = None) -> tuple[Any, Any, Any]:
     Raises:
         InputError: if x is not a matrix, holds NaN or infinity, or k is not from 1 to min(m, n).
     """
+    check_choice("method", method, METHODS)
     shape = shape_of(x)
-    u, s, vh, *_ = OPS["svd"](x, parameters=(min(shape, default=0) if k is None else int(k),))
+    cut = min(shape, default=0) if k is None else int(k)
+    if method == "auto":
+        method = "lanczos" if len(shape) == 2 and lanczos.pays(shape, cut) else "full"
+    name = "svd" if method == "full" else "svd_leading"
+    u, s, vh, *_ = OPS[name](x, parameters=(cut,))
     return u, s, vh
