@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -182,7 +183,7 @@ def _measured(record: Record | None) -> figures.Measured | None:
     if record is None or record.outcome != "measured" or record.value is None:
         return None
     low, high = ((record.stats or {}).get(end) for end in ("ci_99_a", "ci_99_b"))
-    if low is None or high is None or not low <= record.value <= high < float("inf"):
+    if low is None or high is None or not -math.inf < low <= record.value <= high < math.inf:
         return figures.Measured(record.value, record.value, record.value)
     return figures.Measured(record.value, low, high)
 
