@@ -62,5 +62,5 @@ clean:  ## remove everything that was made, but not the records in results/
 	  echo "Python 3.11 is wanted, and '$(PYTHON)' is not it (or is missing):" \
 	       "install it, or say where it is: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet -c pins.txt -e '.[jax,torch,bench,test,lint,report,browser,cluster]'
+	.venv/bin/python -m pip install --quiet -c pins.txt -e '.[jax,torch,fast,bench,test,lint,report,browser,cluster]'
 	@touch $@

@@ -1,15 +1,20 @@
-"""From a graph to a program: ordered passes, then straight-line Python over kernels.
+"""From a graph to a program: ordered passes, then one of two tiers.
 
-Passes keep bits: they remove, share and fold, and never reassociate or contract. A program keeps its
-intermediate arrays in registers (local variables), and writes elementwise results into registers that are
-no longer needed, so a run allocates about as much as is alive at once.
+Passes keep bits: they remove, share and fold, and never reassociate or contract.
+
+The first tier is straight-line Python over NumPy kernels (`engine.straight`). The second hands whatever it
+can to a small vector machine that Numba has compiled (`engine.planner`, `engine.loops`). The machine is the
+same for all programs: it is compiled once for a computer, kept on disk, and loaded with the engine, so that
+from then on every program is of the second tier from its first run, and none is compiled. Until it is there,
+or without Numba, programs are of the first tier; what they cost says when the machine is worth making
+(`engine.kernels`). The tiers give the same bits.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections import defaultdict
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
@@ -17,26 +22,29 @@ from typing import Any
 
 import numpy as np
 
+from trgbench.engine import kernels
 from trgbench.engine.graph import Graph, Node
-from trgbench.engine.ops.table import OPS, Array, Spec
+from trgbench.engine.ops.table import OPS
+from trgbench.engine.planner import Planner, Run
+from trgbench.engine.straight import straight
 
 FOLDED_SIZE = 1024  # elements up to which a constant expression is computed once, at compile time
 
 Pass = Callable[[Graph], Graph]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Program:
     """A compiled graph.
 
     Attributes:
         run: (values, seeds) → tuple of outputs; never an input or another output's buffer.
-        nbytes: retained by the program itself: its code and constants.
+        nbytes: retained by the program itself: its code, constants and workspace.
         blas: it calls BLAS or LAPACK.
         source: the Python text, for reading.
     """
 
-    run: Callable[[Sequence[Any], Sequence[Any]], tuple]
+    run: Run
     nbytes: int
     blas: bool
     source: str = field(repr=False)
@@ -145,133 +153,97 @@ PASSES: tuple[Pass, ...] = (
 )
 
 
-class _Registers:
-    """Assigns values to local variables, and plans which arrays are written over."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.specs = graph.specs
-        self.register: dict[int, str] = {}
-        self.count = 0
-        # An array and its views are one group; it is free when the last use of all of them has passed.
-        self.group: dict[int, int] = {}
-        self.members: dict[int, list[int]] = defaultdict(list)
-        self.uses: dict[int, int] = defaultdict(int)  # left, by group
-        self.owned: set[int] = set()  # groups whose array this program has made
-        self.free_buffers: dict[Spec, list[str]] = defaultdict(list)
-        self.free_names: list[str] = []
-        for node in graph.nodes:
-            for i in node.results:
-                root = self.group.get(node.inputs[0], node.inputs[0]) if node.op.alias else i
-                self.group[i] = root
-                if not node.op.alias:
-                    self.owned.add(root)
-            for i in node.inputs:
-                self.uses[self.group.get(i, i)] += 1
-        for i in graph.outputs:
-            self.uses[self.group.get(i, i)] += 1
-
-    def assign(self, value: int, name: str) -> None:
-        self.register[value] = name
-        self.members[self.group.get(value, value)].append(value)
-
-    def take_name(self) -> str:
-        """Return a free variable, dropping the array it holds."""
-        if self.free_names:
-            return self.free_names.pop()
-        for buffers in self.free_buffers.values():
-            if buffers:
-                return buffers.pop()
-        self.count += 1
-        return f"r{self.count}"
-
-    def release(self, operands: Sequence[int]) -> None:
-        """Count one use of each operand; free the groups that have none left."""
-        for i in operands:
-            root = self.group.get(i, i)
-            self.uses[root] -= 1
-            if self.uses[root] == 0:
-                self.free(root)
-
-    def free(self, root: int) -> None:
-        names = {self.register[i]: self.specs[i] for i in self.members.pop(root, [])}
-        for position, (name, spec) in enumerate(names.items()):
-            if root in self.owned and spec.shape and position == len(names) - 1:
-                self.free_buffers[spec].append(name)
-            else:
-                self.free_names.append(name)
-
-
 def compile_graph(
     graph: Graph, sources: Sequence[tuple[str, int]], passes: Sequence[Pass] = PASSES
 ) -> Program:
-    """Compile `graph` to straight-line Python.
+    """Compile `graph`; without passes, to NumPy's kernels one by one.
 
     `sources[i]` says where a run finds input i: ("values", position) or ("seeds", position).
     """
     for apply_pass in passes:
         graph = apply_pass(graph)
-    registers = _Registers(graph)
-    source_of = dict(zip(graph.inputs, sources, strict=True))
-    names: dict[str, Any] = {"copy": np.array}
-    lines: list[str] = []
-    literals: dict[tuple, str] = {}
+    machine = kernels.machine() if passes else None
+    if machine is not None:
+        program = _second_tier(graph, sources, machine)
+        if program is not None:
+            return program
+    program = _first_tier(graph, sources)
+    if passes and machine is None and kernels.wanted():
+        program.run = _Counted(program, graph, sources)
+    return program
 
-    def operand(i: int) -> str:
-        if i in graph.constants:
-            names[f"c{i}"] = graph.constants[i]
-            return f"c{i}"
-        if i not in registers.register:
-            name = registers.take_name()
-            registers.assign(i, name)
-            sequence, position = source_of[i]
-            lines.append(f"{name} = {sequence}[{position}]")
-        return registers.register[i]
 
-    for node in graph.nodes:
-        op = node.op
-        arguments = [operand(i) for i in node.inputs]
-        names[op.name] = op.kernel
-        for value in node.parameters:
-            literal = literals.setdefault((type(value), value), f"p{len(literals)}")
-            names[literal] = value
-            arguments.append(literal)
-        registers.release([i for i in node.inputs if i not in graph.constants])
-        target = None
-        if op.ufunc and graph.specs[node.first].shape:
-            buffers = registers.free_buffers[graph.specs[node.first]]
-            target = buffers.pop() if buffers else None
-        if target is not None:
-            lines.append(f"{op.name}({', '.join([*arguments, target])})")
-            registers.assign(node.first, target)
-        else:
-            results = []
-            for i in node.results:
-                if registers.uses[registers.group[i]]:
-                    name = registers.take_name()
-                    registers.assign(i, name)
-                else:
-                    name = "_"
-                results.append(name)
-            lines.append(f"{', '.join(results)} = {op.name}({', '.join(arguments)})")
-    returned: list[str] = []
-    given_away: set[int] = set()
-    for i in graph.outputs:
-        root = registers.group.get(i, i)
-        fresh = root in registers.owned and root not in given_away and graph.specs[i].shape
-        given_away.add(root)
-        returned.append(operand(i) if fresh else f"copy({operand(i)})")
-    lines.append(f"return ({''.join(f'{text}, ' for text in returned)})")
-
-    source = "def run(values, seeds):\n    " + "\n    ".join(lines) + "\n"
-    code = compile(source, "<trgbench program>", "exec")
+def _first_tier(graph: Graph, sources: Sequence[tuple[str, int]]) -> Program:
+    lines, names = straight(graph, sources)
+    code, source = _code(lines)
     exec(code, names)
-    constants: list[Array] = [names[f"c{i}"] for i in graph.constants if f"c{i}" in names]
-    return Program(
-        run=names["run"],
-        nbytes=_code_size(code) + sum(array.nbytes for array in constants),
-        blas=any(node.op.blas for node in graph.nodes),
-        source=source,
-    )
+    constants = sum(graph.constants[i].nbytes for i in graph.constants if f"c{i}" in names)
+    return Program(names["run_program"], _code_size(code) + constants, _calls_blas(graph), source)
+
+
+def _second_tier(
+    graph: Graph, sources: Sequence[tuple[str, int]], machine: kernels.Machine
+) -> Program | None:
+    """Return the program, or None if there is nothing in it for the machine."""
+    planner = Planner(graph, sources, machine)
+    lines, calls = planner.plan()
+    if not calls:
+        return None
+    code, source = _code(lines)
+    size = _code_size(code) + planner.nbytes()
+    return Program(_Pool(planner, code), size, _calls_blas(graph), source)
+
+
+class _Pool:
+    """A program with a workspace: two threads that run it at once have one each."""
+
+    def __init__(self, planner: Planner, code: CodeType) -> None:
+        self.planner = planner
+        self.code = code
+        self.idle: list[Run] = []
+
+    def __call__(self, values: Sequence[Any], seeds: Sequence[Any]) -> tuple:
+        try:
+            run = self.idle.pop()
+        except IndexError:
+            names = self.planner.context()
+            exec(self.code, names)
+            run = names["run_program"]
+        try:
+            return run(values, seeds)
+        finally:
+            self.idle.append(run)
+
+
+class _Counted:
+    """A program of the first tier that says what its runs cost, and moves up when the machine is there."""
+
+    def __init__(self, program: Program, graph: Graph, sources: Sequence[tuple[str, int]]) -> None:
+        self.program = program
+        self.run = program.run
+        self.graph = graph
+        self.sources = sources
+
+    def __call__(self, values: Sequence[Any], seeds: Sequence[Any]) -> tuple:
+        start = time.perf_counter()
+        outputs = self.run(values, seeds)
+        kernels.spent(time.perf_counter() - start)
+        machine = kernels.machine()
+        if machine is not None:
+            better = _second_tier(self.graph, self.sources, machine)
+            self.program.run = self.run if better is None else better.run
+        elif not kernels.wanted():
+            self.program.run = self.run
+        return outputs
+
+
+def _calls_blas(graph: Graph) -> bool:
+    return any(node.op.blas for node in graph.nodes)
+
+
+def _code(lines: list[str]) -> tuple[CodeType, str]:
+    source = "def run_program(values, seeds):\n    " + "\n    ".join(lines) + "\n"
+    return compile(source, "<trgbench program>", "exec"), source
 
 
 def _code_size(code: CodeType) -> int:
