@@ -71,8 +71,17 @@ def cell(record: Record | None) -> str:
         return human_time(record.value)
     spread = ""
     if record.stats and record.stats.get("ci_99_a") is not None:
-        spread = f" ({record.stats['ci_99_a']:.2g}…{record.stats['ci_99_b']:.2g})"
-    return f"{record.value:.3g}{spread}"
+        spread = f" ({_digits(record.stats['ci_99_a'], 2)}…{_digits(record.stats['ci_99_b'], 2)})"
+    return f"{_digits(record.value, 3)}{spread}"
+
+
+def _digits(value: float, digits: int) -> str:
+    """Return a number to so many digits, but all before the point.
+
+    >>> _digits(0.48612, 3), _digits(163.2, 2), _digits(float("inf"), 2)
+    ('0.486', '163', 'inf')
+    """
+    return f"{value:.0f}" if value >= 10**digits else f"{value:.{digits}g}"
 
 
 def backends(rows: Iterable[Row]) -> list[str]:

@@ -37,7 +37,10 @@ def history(
         for number, (name, pairs) in enumerate(drawn.items()):
             marker, dash = MARKS.get(name, ("D", "-."))
             colour = COLOURS.get(name, "#444444")
-            xs, ys = [i for i, _ in pairs], [m.value for _, m in pairs]
+            aside = 0.1 * (
+                number - (len(drawn) - 1) / 2
+            )  # or the intervals of one commit would hide each other
+            xs, ys = [i + aside for i, _ in pairs], [m.value for _, m in pairs]
             errors = [[m.value - m.low for _, m in pairs], [m.high - m.value for _, m in pairs]]
             axes.errorbar(xs, ys, errors, color=colour, fmt="none", elinewidth=1.2, capsize=3)
             (line,) = axes.plot(xs, ys, color=colour, marker=marker, linestyle=dash, markersize=5, label=name)
