@@ -396,3 +396,15 @@ def test_what_is_planted_slows_the_engine_by_as_much(trial: Trial, tmp_path: Pat
     env = os.environ | {"PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-P", "-c", code], env=env, capture_output=True, text=True)
     assert done.stdout.startswith(str(tmp_path)), done.stderr
+
+
+def test_what_the_engine_compiles_once_is_compiled_before_anything_is_measured(repository: Make) -> None:
+    made = repository(FINE)
+    made.root.joinpath("trgbench", "engine").mkdir()
+    made.root.joinpath("trgbench", "engine", "__main__.py").write_text(
+        "import os, pathlib\npathlib.Path(os.environ['ASV_ENV_DIR'], 'compiled.txt').touch()\n"
+    )
+    looks = "import os\ndef value(what): return int(os.path.exists(os.environ['ASV_ENV_DIR'] + '/compiled.txt'))\n"
+    made.commit("compiles", FINE + looks)
+    report = compare(made.root, "HEAD", only="is fine")
+    assert (report.comparisons[0].base, report.comparisons[0].head) == (1, 1)

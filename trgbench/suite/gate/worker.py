@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import resource
+import runpy
 import signal
 import sys
 import traceback
@@ -47,6 +48,7 @@ def main(arguments: list[str]) -> None:
 
 def survey(benchmarks: str) -> dict[str, Any]:
     """Return where the package is, and the attributes of all benchmarks, as asv publishes them."""
+    compile_ahead()
     from asv_runner import discovery
     from asv_runner._aux import update_sys_path
 
@@ -58,6 +60,18 @@ def survey(benchmarks: str) -> dict[str, Any]:
         for benchmark in discovery.disc_benchmarks(benchmarks)
     ]
     return {"package": trgbench.__file__, "benchmarks": found}
+
+
+def compile_ahead() -> None:
+    """Have the engine compile what it keeps for all processes to come, where a commit has such a thing.
+
+    Else it would come in the background, in the middle of a measurement, and for one side earlier than for
+    the other.
+    """
+    try:
+        runpy.run_module("trgbench.engine", run_name="__main__")
+    except Exception:  # nothing to compile, or nothing to compile with: the engine goes without
+        traceback.print_exc()
 
 
 def run(benchmarks: str, name: str) -> Iterator[Callable[[], dict[str, Any]]]:
