@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +14,7 @@ import pytest
 
 pytest.importorskip("asv_runner")
 
-from trgbench.errors import InputError
 from trgbench.suite.commits import Trouble
-from trgbench.suite.gate.calibrate import TRIALS, Trial, calibrate, table
 from trgbench.suite.gate.report import schema
 from trgbench.suite.gate.run import compare
 
@@ -352,59 +347,14 @@ def test_an_interrupted_gate_leaves_no_worker_and_no_half_file(
     assert list(out.iterdir()) == []
 
 
-def test_a_calibration_counts_and_goes_on(repository: Make, tmp_path: Path) -> None:
-    made = repository(FINE)
-    trials = (
-        Trial("same", "no change", 1, only="is fine"),
-        Trial("busy", "slower", 1, "__init__.py", "busy = _slower(busy, 1.5)\n", "busy"),
-    )
-    kept, told = tmp_path / "calibration.json", []
-    content = calibrate(made.root, "HEAD", kept, lambda *doing: told.append(doing), trials)
-    assert [(run["trial"], run["exit_code"]) for run in content["runs"]] == [("same", 0), ("busy", 1)]
-    assert content["runs"][1]["benchmarks"][0]["effect"]["factor"] == pytest.approx(1.5, abs=0.1)
-    lines = table(content, trials).splitlines()
-    assert lines[2].startswith("| no change | 1 | 1 | 0 | 0 |")
-    assert lines[3].startswith("| slower | 1 | 0 | 1 | 0 |")
-    before = kept.read_text()
-    assert told
-    told.clear()
-    assert calibrate(made.root, "HEAD", kept, lambda *doing: told.append(doing), trials) == content
-    assert (told, kept.read_text()) == ([], before)
-    made.commit("another")
-    with pytest.raises(InputError, match="another commit"):
-        calibrate(made.root, "HEAD", kept, lambda *doing: None, trials)
-    kept.write_text("[1]")
-    with pytest.raises(InputError, match="no calibration"):
-        calibrate(made.root, "HEAD", kept, lambda *doing: None, trials)
-
-
-@pytest.mark.parametrize("trial", [trial for trial in TRIALS if trial.plant], ids=lambda trial: trial.name)
-def test_what_is_planted_slows_the_engine_by_as_much(trial: Trial, tmp_path: Path) -> None:
-    """The copy is a real package: it computes the same, and a call takes the share longer that it should."""
-    from trgbench.suite.gate import calibrate as module
-
-    copy = tmp_path / "trgbench"
-    source = Path(module.__file__).parents[2]
-    subprocess.run(["cp", "-r", str(source), str(copy)], check=True)
-    with (copy / trial.module).open("a") as file:
-        file.write(module.SLOWER + trial.plant)
-    code = (
-        "import trgbench; from trgbench import backends, problems\n"
-        "p = backends.get('native').prepare(problems.vector(5), 'eager'); p.problem.check(p.problem.example, "
-        "*p(p.problem.example))\nprint(trgbench.__file__)"
-    )
-    env = os.environ | {"PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-P", "-c", code], env=env, capture_output=True, text=True)
-    assert done.stdout.startswith(str(tmp_path)), done.stderr
-
-
 def test_what_the_engine_compiles_once_is_compiled_before_anything_is_measured(repository: Make) -> None:
     made = repository(FINE)
     made.root.joinpath("trgbench", "engine").mkdir()
     made.root.joinpath("trgbench", "engine", "__main__.py").write_text(
         "import os, pathlib\npathlib.Path(os.environ['ASV_ENV_DIR'], 'compiled.txt').touch()\n"
     )
-    looks = "import os\ndef value(what): return int(os.path.exists(os.environ['ASV_ENV_DIR'] + '/compiled.txt'))\n"
+    file = "os.environ['ASV_ENV_DIR'] + '/compiled.txt'"
+    looks = f"import os\ndef value(what): return int(os.path.exists({file}))\n"
     made.commit("compiles", FINE + looks)
     report = compare(made.root, "HEAD", only="is fine")
     assert (report.comparisons[0].base, report.comparisons[0].head) == (1, 1)
