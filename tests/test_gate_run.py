@@ -42,7 +42,7 @@ class Ratio:
     version, unit = "1", "ratio"
 
     def track_ratio(self):
-        return {"samples": trgbench.ratio(), "number": 1}
+        return {"samples": trgbench.ratio(), "number": 1, "numerator": trgbench.numerator()}
 
 Ratio.track_ratio.gate = {}
 
@@ -72,6 +72,7 @@ import random, time
 def prepare(what): pass
 def value(what): return 1.0
 def ratio(): return [2 * random.uniform(0.99, 1.01) for _ in range(9)]
+def numerator(): return random.uniform(1.99, 2.01)
 def control(): return random.uniform(0.99, 1.01)
 def busy(milliseconds=2):
     end = time.thread_time() + milliseconds / 1000
@@ -166,11 +167,23 @@ def test_a_slower_commit_is_a_regression(repository: Make) -> None:
 
 
 def test_a_larger_ratio_is_a_regression(repository: Make) -> None:
-    made = repository(FINE, FINE.replace("[2 *", "[2.2 *"))
+    made = repository(
+        FINE, FINE.replace("[2 *", "[2.2 *").replace("uniform(1.99, 2.01)", "uniform(2.19, 2.21)")
+    )
     report = compare(made.root, "HEAD~1", only="Ratio")
     assert (report.exit_code, verdicts(report)) == (1, {"cases.Ratio.track_ratio": "worse"})
     assert report.comparisons[0].effect is not None
     assert report.comparisons[0].effect.factor == pytest.approx(1.1, rel=0.01)
+
+
+def test_a_ratio_that_grows_as_what_it_is_divided_by_is_faster_is_none(repository: Make) -> None:
+    made = repository(FINE, FINE.replace("[2 *", "[2.2 *"))
+    code, report, markdown, said = gate(made, "HEAD~1", "--only", "Ratio")
+    assert code == 0
+    [found] = report["benchmarks"]
+    assert (found["verdict"], found["reason"]) == ("same", "what it is divided by became faster")
+    assert "| what it is divided by became faster |" in markdown
+    assert "became faster" in said
 
 
 def test_a_control_that_moves_makes_no_regression(repository: Make) -> None:

@@ -120,7 +120,7 @@ def show(report: Report) -> None:
     table.add_column("")
     for found in [*report.by_harm(), *report.control]:
         cells = value_text(found, found.base), value_text(found, found.head), effect_text(found)
-        verdict = "control" if found in report.control else found.verdict.replace("same", "")
+        verdict = "control" if found in report.control else found.verdict.replace("same", found.reason)
         table.add_row(found.benchmark, *cells, verdict, style="bold red" if verdict == "worse" else None)
     console = Console(markup=False, highlight=False, emoji=False)
     console.print(report.summary, style="bold", soft_wrap=True)

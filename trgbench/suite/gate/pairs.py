@@ -157,11 +157,13 @@ class Pair:
     """What one pair of processes measured: a value for each side, and by what factor head's is larger.
 
     `factor` is the median over the rounds of A B B A: in each of them a drift falls on both sides.
+    `numerator`, of a ratio, is by what factor the time above the line is larger.
     """
 
     base: float
     head: float
     factor: float
+    numerator: float | None = None
 
 
 def survey(package: Package) -> list[dict[str, Any]]:
@@ -201,21 +203,28 @@ def measure(case: Case, packages: Mapping[str, Package], first: str, budget: flo
             workers[side].ask("setup", case.timeout)
         taken: dict[str, list[float]] = {side: [] for side in SIDES}
         factors: list[float] = []
+        numerators: list[float] = []
         for sides in _rounds(order, case.attributes):
             values: dict[str, list[float]] = {side: [] for side in SIDES}
+            above: dict[str, list[float]] = {side: [] for side in SIDES}
             for side in sides:
                 answer = workers[side].ask("sample", case.timeout)
                 values[side].append(_value(answer, side))
+                if answer["numerator"] is not None:
+                    above[side].append(answer["numerator"])
                 budget -= answer["spent"]
             for side in SIDES:
                 taken[side] += values[side]
-            factors.append(_factor(*(statistics.fmean(values[side]) for side in SIDES)))
+            factors.append(_factor(values))
+            if above["base"] and above["head"]:
+                numerators.append(_factor(above))
             if len(factors) >= ROUNDS[0] and budget < 0:
                 break
     base, head = (statistics.median(taken[side]) for side in SIDES)
     if math.nan in factors and case.attributes.get("tolerance") is None:
         raise NotMeasured(f"{base:g} and {head:g} have no ratio")
-    return Pair(base, head, statistics.median(factors))
+    numerator = statistics.median(numerators) if numerators else None
+    return Pair(base, head, statistics.median(factors), numerator)
 
 
 def _rounds(order: list[str], attributes: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -236,7 +245,8 @@ def _value(answer: Mapping[str, Any], label: str) -> float:
     return value
 
 
-def _factor(base: float, head: float) -> float:
+def _factor(values: Mapping[str, list[float]]) -> float:
+    base, head = (statistics.fmean(values[side]) for side in SIDES)
     if base == head:
         return 1.0
     return head / base if base > 0 and head > 0 else math.nan

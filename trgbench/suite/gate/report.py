@@ -30,7 +30,7 @@ class Comparison:
         base: the median of what was measured; in `unit`.
         effect: by what factor head's value is larger, with its interval over pairs of processes.
         pairs: how many of them.
-        reason: why it was not measured or is unclear.
+        reason: why it was not measured or is unclear, or why a ratio that grew is no regression.
     """
 
     benchmark: str
@@ -195,7 +195,7 @@ def _row(found: Comparison) -> str:
         value_text(found, found.base),
         value_text(found, found.head),
         effect_text(found),
-        MARKS[found.verdict],
+        MARKS[found.verdict] or plain(found.reason),
     ]
     return f"| {' | '.join(cells)} |"
 

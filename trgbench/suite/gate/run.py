@@ -25,6 +25,7 @@ from trgbench.suite.profiles import pattern
 DEFINITIONS = "benchmarks"
 PACKAGE = "trgbench"
 CONTROL = "control."
+FASTER_DENOMINATOR = "what it is divided by became faster"
 
 Tell = Callable[[int, int, str], None]
 Benchmarks = list[dict[str, Any]]
@@ -213,7 +214,11 @@ class Entry:
             return False
         if self.tolerance is not None:
             return self.exact == "worse"
-        return verdict.is_suspect(self.factors, self.unit, self.larger_is_better)
+        return not self.is_excused and verdict.is_suspect(self.factors, self.unit, self.larger_is_better)
+
+    @property
+    def is_excused(self) -> bool:
+        return verdict.is_the_denominators(self.decisive)
 
     @property
     def exact(self) -> str:
@@ -249,6 +254,8 @@ class Entry:
         if self.is_control:
             noisy = "it moved, so the machine was too noisy" if self in moved else ""
             return replace(found, verdict="unclear" if noisy else "same", reason=noisy)
+        if self.is_excused and found.harm > verdict.smallest(self.unit):
+            return replace(found, verdict="same", reason=FASTER_DENOMINATOR)
         if self.decision is None:
             better = verdict.is_better(self.factors, self.unit, self.larger_is_better)
             return replace(found, verdict="better" if better else "same")

@@ -92,6 +92,19 @@ def decide(factors: Sequence[float], unit: str, suspects: int, larger_is_better:
     return "unclear" if len(factors) == LOOKS[-1] else None
 
 
+def is_the_denominators(pairs: Sequence[Pair]) -> bool:
+    """Return whether a ratio grew because what it is divided by became faster: no more than half is its own.
+
+    >>> is_the_denominators([Pair(2.0, 4.0, factor=2.0, numerator=0.9)])
+    True
+    >>> is_the_denominators([Pair(2.0, 2.2, factor=1.1, numerator=1.1)])
+    False
+    """
+    logs = [(math.log(pair.factor), math.log(pair.numerator)) for pair in pairs if pair.numerator]
+    whole, own = (sum(column) for column in zip(*logs, strict=True)) if logs else (0.0, 0.0)
+    return whole > 0 and own <= whole / 2
+
+
 def moved(factors: Sequence[float], unit: str) -> bool:
     """Return whether a benchmark that nothing of ours can change did change, either way."""
     found = effect(factors, 1 - RISK)

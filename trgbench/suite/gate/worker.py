@@ -90,8 +90,11 @@ def run(benchmarks: str, name: str) -> Iterator[Callable[[], dict[str, Any]]]:
     def sample() -> dict[str, Any]:
         start = spent()
         value = seconds(benchmark) if benchmark.type == "time" else benchmark.do_run()
-        values = value["samples"] if isinstance(value, dict) else [value]
-        return {"values": [float(value) for value in values], "spent": spent() - start}
+        used = spent() - start
+        if not isinstance(value, dict):
+            value = {"samples": [value]}
+        samples = [float(sample) for sample in value["samples"]]
+        return {"values": samples, "numerator": value.get("numerator"), "spent": used}
 
     for command in sys.stdin:
         yield {"setup": setup, "sample": sample}[command.strip()]
