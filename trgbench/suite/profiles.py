@@ -18,7 +18,7 @@ class Profile:
         html: the dashboard that is made of them.
         attributes: what asv is to override in every benchmark.
         quick_only: whether to run only what each benchmark names in its attribute `quick`.
-        without: the benchmarks, by how their names begin, that are left out of that.
+        without: a regular expression on `file.Class.method(parameters)` of what is left out of that.
         patterns: regular expressions on `file.Class.method(parameters)` that a combination must match,
             one of them, if there are any.
     """
@@ -28,7 +28,7 @@ class Profile:
     html: Path
     attributes: Mapping[str, Any] = field(default_factory=dict)
     quick_only: bool = False
-    without: tuple[str, ...] = ()
+    without: str = ""
     patterns: tuple[str, ...] = ()
 
     def selection(self, benchmarks: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -41,11 +41,8 @@ class Profile:
         """
         if not self.quick_only:
             return list(self.patterns)
-        return [
-            pattern(benchmark, benchmark.get("quick", {}))
-            for benchmark in benchmarks
-            if not benchmark["name"].startswith(self.without)
-        ]
+        left_out = f"(?!.*(?:{self.without}))" if self.without else ""
+        return [left_out + pattern(benchmark, benchmark.get("quick", {})) for benchmark in benchmarks]
 
 
 def pattern(benchmark: Mapping[str, Any], parts: Any) -> str:
@@ -72,14 +69,15 @@ PROFILES = {
     for profile in (
         Profile("full", Path("results"), Path("html")),
         Profile("quick", Path(".asv/quick/results"), Path("html"), {"rounds": 1}, quick_only=True),
-        # For many commits: without what is the same at all of them, or compiles for minutes at each.
+        # For many commits: without what is the same at all of them, and without torch.compile, which takes
+        # minutes at each and is nothing that a commit of ours could change.
         Profile(
             "history",
             Path("results"),
             Path("html"),
             {"rounds": 1},
             quick_only=True,
-            without=("correctness.", "first_call.", "memory."),
+            without=r"^(correctness|first_call|memory)\.|'torch', ('[^']*traced|\d)",
         ),
         Profile(
             "smoke",
