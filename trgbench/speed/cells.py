@@ -70,7 +70,7 @@ EAGER, TRACED, STAGED, TAPES = "eager", "traced", "traced-staged", "eager-staged
 WHOLE = (("torch", EAGER), ("torch", TRACED), ("jax", TRACED), ("jax", EAGER))
 # Twenty steps as one graph take torch.compile minutes, and JAX without jit is dearest of all.
 STEPS = (("torch", EAGER), ("torch", TAPES), ("torch", STAGED), ("jax", TRACED), ("jax", STAGED))
-CUT = {"method": "lanczos"}
+CUT = {"svd": "lanczos"}
 
 
 def vectors() -> list[Cell]:
@@ -154,7 +154,7 @@ MEMORY = (
 )
 # Twelve steps less eight: four steps whose every bond is χ.
 GROWTH_CHI, GROWTH_STEPS = (16, 24, 32, 48), (8, 12)
-GROWTH = (("cut SVD", CUT, 6.0), ("matrix-free", {"method": "matrix-free"}, 5.4))
+GROWTH = (("cut SVD", CUT, 6.0), ("matrix-free", {"svd": "matrix-free"}, 5.4))
 
 
 def exponent(sizes: tuple[int, ...], seconds: list[float]) -> float:

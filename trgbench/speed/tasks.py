@@ -21,11 +21,9 @@ ALIKE = 1e-10  # gradients of TRG by different libraries, and by the cut and the
 def prepare(contender: dict[str, Any]) -> tuple[Any, Any]:
     """Return the `Built`, and a call without arguments that computes one value and gradient."""
     name, *sizes = contender["problem"]
-    options = dict(contender["options"])
-    extra = {"method": options.pop("method")} if "method" in options else {}
-    problem = getattr(problems, name)(*sizes, **extra)
+    problem = getattr(problems, name)(*sizes)
     library = backends.get(contender["backend"])
-    built = library.prepare(problem, contender["mode"], contender["threads"], **options).built
+    built = library.prepare(problem, contender["mode"], contender["threads"], **contender["options"]).built
     return built, functools.partial(built.run, built.asarray(problem.example))
 
 
@@ -155,10 +153,8 @@ def steps(chi: int, counts: list[int], options: dict[str, Any]) -> float:
     return statistics.median(seconds)
 
 
-def against_full(options: dict[str, str], chi: int, count: int, betas: list[float]) -> float:
+def against_full(options: dict[str, Any], chi: int, count: int, betas: list[float]) -> float:
     """Return the largest difference of u between `options` and the full SVD."""
-    native = backends.get("native")
-    cut, full = (
-        native.prepare(problems.trg(chi, count, **chosen), "eager-staged") for chosen in (options, {})
-    )
+    native, problem = backends.get("native"), problems.trg(chi, count)
+    cut, full = (native.prepare(problem, "eager-staged", **chosen) for chosen in (options, {}))
     return max(abs(float(cut(beta)[1]) - float(full(beta)[1])) for beta in betas)
