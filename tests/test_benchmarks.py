@@ -96,6 +96,8 @@ def test_the_history_profile_is_the_quick_one_without_what_takes_longest() -> No
     assert left_out == {"correctness", "first_call", "memory"}
     assert history["trg.TwentySteps.time_gradient"] == 2 * 5 + 2  # PyTorch: eager, eager-staged
     assert history["ratios.Size.track_eager_over_traced"] == 2 * 2
+    assert history["gradient.Vector.time_gradient"] == 2 * 2 + 1
+    assert history["depth.Chain.time_gradient"] == 2 * 4 + 2
 
 
 def test_the_smoke_profile_is_small() -> None:

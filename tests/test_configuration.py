@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from asv.config import Config
 from asv.environment import get_environments, iter_matrix
 
 from trgbench.errors import InputError
-from trgbench.suite import configuration
+from trgbench.suite import configuration, store
+from trgbench.suite.commits import GitFailed, Trouble, is_shallow
 
 ROOT = Path(__file__).parent.parent
 
@@ -89,3 +91,18 @@ def test_the_last_commits_are_measured_into_the_history_and_published_without_me
     done = repository.run("publish", module="trgbench.suite")
     assert (done.returncode, "6 numbers published" in done.stdout) == (0, True)
     assert repository.records() == before
+
+
+def test_the_history_that_is_kept_here_is_whole(tmp_path: Path) -> None:
+    try:
+        known = configuration.known_commits(ROOT)
+        if is_shallow(ROOT):
+            pytest.skip("this clone is shallow")
+    except (GitFailed, Trouble) as reason:
+        pytest.skip(str(reason))
+    shutil.copytree(ROOT / "results", tmp_path / "results")
+    stored, messages = store.look_through(tmp_path / "results", known, tmp_path / "aside")
+    assert messages == []
+    [machine] = {record.machine for record in stored}
+    assert len({record.commit for record in stored}) >= 5
+    assert all(store.count_numbers(record) > 50 for record in stored), machine

@@ -70,14 +70,15 @@ PROFILES = {
         Profile("full", Path("results"), Path("html")),
         Profile("quick", Path(".asv/quick/results"), Path("html"), {"rounds": 1}, quick_only=True),
         # For many commits: without what is the same at all of them, and without torch.compile, which takes
-        # minutes at each and is nothing that a commit of ours could change.
+        # minutes at each and is nothing that a commit of ours could change; one size, for ratios show growth.
         Profile(
             "history",
             Path("results"),
             Path("html"),
             {"rounds": 1},
             quick_only=True,
-            without=r"^(correctness|first_call|memory)\.|'torch', ('[^']*traced|\d)",
+            without=r"^(correctness|first_call|memory)\.|'torch', ('[^']*traced|\d)"
+            r"|^gradient\..* (?!1000\))\d+\)$|^depth\..* (?!100\))\d+\)$",
         ),
         Profile(
             "smoke",
