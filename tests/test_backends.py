@@ -221,7 +221,7 @@ def test_a_finite_result_does_not_warn() -> None:
 
 @pytest.mark.parametrize("beta", [0.1, 0.3, 0.4406867935097715, 0.6, 1.0])
 def test_lanczos_gives_the_energy_of_the_full_svd(beta: float) -> None:
-    """χ = 12 at 9 steps has matrices of 144 × 144, where Lanczos starts to pay; bits are equal between modes."""
+    """At χ = 12 the matrices are 144 × 144, where Lanczos starts to pay. Bits are equal between modes."""
     problem = problems.trg(12, 9)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CutThroughTie)

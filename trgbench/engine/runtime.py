@@ -13,6 +13,7 @@ import threadpoolctl
 
 from trgbench.engine.compiler import PASSES, Pass, Program, compile_graph
 from trgbench.engine.graph import Fingerprint, Graph, as_graph
+from trgbench.engine.memory import keep_freed_pages
 from trgbench.engine.ops.table import Spec, as_array
 from trgbench.errors import InputError, check_integer
 
@@ -159,6 +160,7 @@ class Runtime:
 
     def __post_init__(self) -> None:
         check_integer("width", self.width, minimum=1)
+        keep_freed_pages()
 
     def prepare(self, graph: Graph, passes: Sequence[Pass] = PASSES) -> PreparedProgram:
         """Compile `graph`, or take the program of an equal graph from the cache."""

@@ -136,7 +136,9 @@ def multilinear_jvp(name: str) -> Callable[..., list]:
 
 def check_finite(name: str, a: Array) -> None:
     """Refuse a matrix with NaN or infinity."""
-    if not np.isfinite(a).all():  # LAPACK may hang or return rubbish
+    flat = a.reshape(-1)
+    # LAPACK may hang or return rubbish. A finite sum of squares, the quickest test, has finite terms only.
+    if not (np.isfinite(np.dot(flat, flat)) or np.isfinite(a).all()):
         raise InputError(
             f"{name}: the {'×'.join(map(str, a.shape))} matrix holds NaN or infinity; look at what made it"
         )

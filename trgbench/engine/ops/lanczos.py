@@ -14,13 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from trgbench.engine.ops.families import TIE_IN_ROUNDINGS
-from trgbench.engine.ops.table import Array
+from trgbench.engine.ops.table import FLOATS, Array
 
 Triplets = tuple[Array, Array, Array]
 
 RESIDUAL_IN_ROUNDINGS = 8  # of s_1: as exact as LAPACK's own
 CLUSTER = 1e-6  # values within this of each other, relatively, may be one value to the Lanczos process
 CONJUGATE_GRADIENT_STEPS = 50
+_HALF_THE_DIGITS = {dtype: float(np.sqrt(np.finfo(dtype).eps)) for dtype in FLOATS}
 
 
 class Operator(NamedTuple):
@@ -70,27 +71,26 @@ def _first_block(n: int, width: int, dtype: np.dtype) -> Array:
     return np.linalg.qr(normal)[0].astype(dtype)
 
 
-def _appended(basis: Array, block: Array) -> tuple[Array, Array, Array]:
-    """Return (q, h, r) with block = basis h + q r and orthonormal (basis, q): Gram–Schmidt, twice, and QR.
+def _appended(basis: Array, block: Array) -> tuple[Array, Array, Array] | None:
+    """Return (q, h, r) with block = basis h + q r and orthonormal (basis, q), or `None` if that fails.
 
-    `block` is overwritten.
+    Gram–Schmidt before and after the QR decomposition, which also normalises what is rounding, and so not
+    orthogonal, where r is tiny. It fails where it normalises nothing, as for the zero matrix. `block` is
+    overwritten.
     """
-    if not basis.shape[1]:
-        q, r = np.linalg.qr(block)
-        return q, np.empty((0, r.shape[0]), block.dtype), r
     h = np.dot(basis.T, block)
     block -= np.dot(basis, h)
-    correction = np.dot(basis.T, block)
-    block -= np.dot(basis, correction)
-    h += correction
     q, r = np.linalg.qr(block)
-    correction = np.dot(basis.T, q)
-    if np.abs(correction).max() > 16 * np.finfo(q.dtype).eps:  # QR has normalised rounding, where r is tiny
+    for _ in range(3):
+        correction = np.dot(basis.T, q)
         q -= np.dot(basis, correction)
         h += np.dot(correction, r)
+        # What this took from q's own orthonormality is the square of it.
+        if np.abs(correction).max(initial=0.0) <= _HALF_THE_DIGITS[q.dtype]:
+            return q, h, r
         q, again = np.linalg.qr(q)
         r = np.dot(again, r)
-    return q, h, r
+    return None
 
 
 def leading(operator: Operator, k: int, count: int) -> Triplets | None:
@@ -110,8 +110,8 @@ def leading(operator: Operator, k: int, count: int) -> Triplets | None:
     m, n = operator.shape
     width, most = block_width(k), min(m, n) // 2
     eps = float(np.finfo(operator.dtype).eps)
-    enough = max(count, k + width)  # dimensions, before which it is not worth looking
-    if enough > most:
+    look = max(count, k) + width  # the dimension at which to look at the Ritz triplets
+    if look > most:
         return None
     u_basis, v_basis = (np.empty((length, most), operator.dtype) for length in (m, n))
     small = np.zeros((most, most), operator.dtype)
@@ -120,16 +120,20 @@ def leading(operator: Operator, k: int, count: int) -> Triplets | None:
     for end in range(width, most + 1, width):
         begin = end - width
         new = slice(begin, end)
-        block, h, r = _appended(u_basis[:, :begin], operator.times(block))
-        u_basis[:, new], small[:begin, new], small[new, new] = block, h, r
+        appended = _appended(u_basis[:, :begin], operator.times(block))
+        if appended is None:
+            return None
+        block = appended[0]
+        u_basis[:, new], small[:begin, new], small[new, new] = appended
         rest = operator.transposed_times(block)
         rest -= np.dot(v_basis[:, :end], np.dot(v_basis[:, :end].T, rest))
-        if end >= enough:
+        if end >= look:
             if not np.isfinite(rest).all():
                 return None
             u, s, vh = np.linalg.svd(small[:end, :end])
             residual = np.sqrt(np.max(np.sum(np.dot(rest, u[new, : k + 1]) ** 2, axis=0)))
-            if residual <= RESIDUAL_IN_ROUNDINGS * eps * s[0]:
+            allowed = RESIDUAL_IN_ROUNDINGS * eps * s[0]
+            if residual <= allowed:
                 if not _certain(s, k, width):
                     return None
                 u_kept, vh_kept = (
@@ -139,7 +143,10 @@ def leading(operator: Operator, k: int, count: int) -> Triplets | None:
                 return u_kept, s[:count].copy(), vh_kept
         if end + width > most:
             return None
-        block, _, _ = _appended(v_basis[:, :end], rest)
+        appended = _appended(v_basis[:, :end], rest)
+        if appended is None:
+            return None
+        block = appended[0]
         v_basis[:, end : end + width] = block
     return None
 

@@ -165,7 +165,8 @@ def _register_complement(name: str, kind: Kind, parameters: tuple[str, ...]) -> 
         inputs, kept, near, c, d = split(arrays)
         operator = kind.operator(inputs, tuple(values[:-1]))
         found = lanczos.complement(operator, kept, near, c, d)
-        return found or _spectral_complement(operator.dense(), kept, c, d)
+        x, y = found or _spectral_complement(operator.dense(), kept, c, d)
+        return np.ascontiguousarray(x), np.ascontiguousarray(y)
 
     def vjp(cts: Any, outputs: Any, operands: Any, values: tuple, wanted: Sequence[bool]) -> list:
         (x, y), (inputs, (u, _, vh), _, c, d) = outputs, split(operands)
@@ -299,7 +300,7 @@ def _network_operator(arrays: Sequence[Array], parameters: tuple) -> lanczos.Ope
         result = _contracted(
             f"{joined},{given}{words.block}->{wanted}{words.block}", *arrays, np.ascontiguousarray(block)
         )
-        return np.array(result.reshape(-1, x.shape[1]))
+        return np.array(result.reshape(-1, x.shape[1]), order="C")
 
     return lanczos.Operator(
         (m, n),
