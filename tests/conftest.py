@@ -1,4 +1,4 @@
-"""A repository with a package and a suite of its own, tiny, for the tests of the nightly.
+"""What tests share: a browser; and a tiny repository with a package and a suite, for those of the nightly.
 
 asv runs as always: it makes a virtual environment, and builds, installs and measures each commit in it. Only
 what it installs beforehand is lent from the environment of the tests, so that all of it takes seconds.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -178,3 +179,20 @@ def scratch(tmp_path: Path) -> Callable[..., Scratch]:
         return repository
 
     return make
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, one in a process: Playwright's calls cannot be nested."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("there is no chromium here: install Debian's package chromium to open the pages in it")
+    flags = [
+        *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+        *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    ]
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, headless=True, args=flags)
+        yield running
+        running.close()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import re
-import shutil
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -20,11 +18,6 @@ pytest.importorskip("jinja2", reason="the extra `report` is not installed")
 
 from trgbench.study import plots, report
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
 PLOTS = ("time-over-n-1", "time-over-n-2", "depth", "whole-graph", "trg-by-mode", "nth-vector", "nth-trg")
 HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(1)> \"' & $\\frac{1}$ {{ 7*7 }} {% raw %}"
 
@@ -224,17 +217,6 @@ def test_a_hostile_text_stays_text(results: dict[str, Any]) -> None:
 
 
 # ------------------------------------------------------------------------------------ in a browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed")
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium here: install Debian's package chromium to open the page in it")
-    with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=list(FLAGS))
-        yield running
-        running.close()
 
 
 def opened(browser: Any, path: Path, width: int = 1100) -> tuple[Any, list[str]]:

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -188,16 +188,3 @@ def judge(made: Scratch) -> None:
     journal.judged(made.commits[3], name, Verdict("slower", made.commits[2], (f"{TRG} x 1.5",)))
     journal.judged(made.commits[4], name, Verdict("good", made.commits[2]))
     journal.failed(made.commits[4], name, TRG, [Failure(TRG, "'jax', 'forward'", "ValueError: no such mode")])
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("there is no chromium here: install Debian's package chromium to open the pages in it")
-    flags = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
-    with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, headless=True, args=list(flags))
-        yield running
-        running.close()
