@@ -219,31 +219,46 @@ def test_a_finite_result_does_not_warn() -> None:
         prepare("native", problems.trg(8, 4), "eager")(0.3)
 
 
+NEW_RULES = pytest.mark.parametrize("rule", ["lanczos", "matrix-free"])
+
+
+@NEW_RULES
 @pytest.mark.parametrize("beta", [0.1, 0.3, 0.4406867935097715, 0.6, 1.0])
-def test_lanczos_gives_the_energy_of_the_full_svd(beta: float) -> None:
+def test_cut_rules_give_the_energy_of_the_full_svd(rule: str, beta: float) -> None:
     """At χ = 12 the matrices are 144 × 144, where Lanczos starts to pay. Bits are equal between modes."""
     problem = problems.trg(12, 9)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CutThroughTie)
         wanted = prepare("native", problem, "traced-staged")(beta)
-        found = [prepare("native", problem, mode, svd="lanczos")(beta) for mode in backends.MODES]
+        found = [prepare("native", problem, mode, svd=rule)(beta) for mode in backends.MODES]
     for value, gradient in found:
         assert value == pytest.approx(wanted[0], abs=1e-13)
         assert gradient == pytest.approx(wanted[1], abs=1e-10)
     assert len({(value, float(gradient)) for value, gradient in found[:4]}) == 1
 
 
+@NEW_RULES
+@pytest.mark.parametrize(("chi", "steps"), [(4, 1), (4, 2), (16, 4)])
+def test_cut_rules_on_small_lattices_and_in_second_order(rule: str, chi: int, steps: int) -> None:
+    native, problem = backends.get("native"), problems.trg(chi, steps)
+    for order in (1, 2):
+        wanted = native.prepare(problem, "traced-staged", order=order)(0.3)
+        found = native.prepare(problem, "traced-staged", svd=rule, order=order)(0.3)
+        np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=1e-10)
+
+
 @pytest.mark.slow
+@NEW_RULES
 @pytest.mark.parametrize("beta", [0.1, 0.2, 0.3, 0.4, 0.44, 0.4406867935097715, 0.5, 0.6, 0.8, 1.0])
 @pytest.mark.parametrize(("chi", "steps"), [(16, 20), (24, 8)])
-def test_lanczos_gives_the_energy_of_the_full_svd_at_every_temperature(
-    chi: int, steps: int, beta: float
+def test_cut_rules_give_the_energy_of_the_full_svd_at_every_temperature(
+    rule: str, chi: int, steps: int, beta: float
 ) -> None:
     problem = problems.trg(chi, steps)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CutThroughTie)
         wanted, found = (
-            prepare("native", problem, "eager-staged", svd=rule)(beta) for rule in ("safe", "lanczos")
+            prepare("native", problem, "eager-staged", svd=name)(beta) for name in ("safe", rule)
         )
     assert found[0] == pytest.approx(wanted[0], abs=1e-13)
     assert found[1] == pytest.approx(wanted[1], abs=1e-10)

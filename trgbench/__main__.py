@@ -62,7 +62,8 @@ def trg_options(parser: argparse.ArgumentParser) -> None:
         "--svd",
         "safe",
         "derivative of the SVD: safe (finite) or builtin (the library's own); of native also lanczos, as "
-        "safe and faster from chi = 12 on: it computes only the singular vectors that are kept",
+        "safe and faster from chi = 12 on (it computes only the singular vectors that are kept), and "
+        "matrix-free, for larger chi",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object; null for what is not finite")
 

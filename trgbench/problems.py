@@ -17,7 +17,15 @@ import numpy as np
 from trgbench import ising, staged
 from trgbench.errors import InputError, check_integer
 from trgbench.staged import Stage
-from trgbench.trg import Step, bond_dimensions, initial, log_trace, numpy_svd
+from trgbench.trg import (
+    MatrixFreeStep,
+    Step,
+    bond_dimensions,
+    initial,
+    log_trace,
+    matrix_free_log_trace,
+    numpy_svd,
+)
 
 Reference = tuple[Any, Any, Any, Any]
 
@@ -37,6 +45,8 @@ class Problem:
         parameters: what it was made with, as pairs of name and value; `dict(parameters)` reads well.
         stages: see `trgbench.staged`.
         example: an input, float64; benchmarks run on it.
+        matrix_free: stages of the same function whose `svd` is that of a network of tensors, for backends
+            that have one; none for problems without an SVD.
     """
 
     name: str
@@ -44,6 +54,7 @@ class Problem:
     stages: tuple[Stage, ...] = field(repr=False, compare=False)
     example: np.ndarray = field(repr=False, compare=False)
     _reference: Callable[[np.ndarray], Reference] = field(repr=False, compare=False)
+    matrix_free: tuple[Stage, ...] = field(default=(), repr=False, compare=False)
 
     def value(self, xp: Any, svd: Any, x: Any) -> Any:
         """Return the function's value at `x`, computed as one graph in the array namespace `xp`."""
@@ -218,6 +229,11 @@ def trg(chi: int, steps: int) -> Problem:
         *(Stage(Step(k), 2.0**-i) for i, k in enumerate(bonds)),
         Stage(log_trace, 2.0 ** -len(bonds)),
     )
+    matrix_free = (
+        Stage(initial),
+        *(Stage(MatrixFreeStep(k, first=i == 0), 2.0**-i) for i, k in enumerate(bonds)),
+        Stage(matrix_free_log_trace, 2.0 ** -len(bonds)),
+    )
     chi = int(chi)
     return Problem(
         "trg",
@@ -225,4 +241,5 @@ def trg(chi: int, steps: int) -> Problem:
         stages,
         np.asarray(0.3),
         lambda beta: _trg_reference(chi, len(bonds), float(beta)),
+        matrix_free,
     )

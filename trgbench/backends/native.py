@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import time
 from collections.abc import Callable
@@ -30,6 +31,7 @@ __all__ = ["MODES", "SVD_RULES", "build", "unavailable", "version"]
 SVDS = {
     "safe": functools.partial(engine.svd, method="full"),
     "lanczos": functools.partial(engine.svd, method="auto"),
+    "matrix-free": engine.linalg.network_svd,
 }
 SVD_RULES = tuple(SVDS)
 
@@ -46,6 +48,8 @@ def unavailable(mode: str, order: int) -> str | None:
 def build(problem: Problem, mode: str, threads: int, svd: str, order: int, recompute: bool) -> Built:
     """Return the problem ready to run; see `trgbench.backends`."""
     runtime, rule = engine.Runtime(width=threads), SVDS[svd]
+    if svd == "matrix-free" and problem.matrix_free:
+        problem = dataclasses.replace(problem, stages=problem.matrix_free)
     costs: dict[str, float | None] = {"trace": None, "compile": None, "prepare": None}
     lazy = 0.0  # seconds of tracing and compiling that fall into the first run
     run: Callable[[np.ndarray], Any]

@@ -35,7 +35,11 @@ def options(parser: argparse.ArgumentParser, number: Callable[[type], Callable[[
     add("--steps", default=20, type=number(int), help="steps; 2^n sites (default: 20)")
     add("--backend", default="native", help="what differentiates; see 'trgbench backends' (default: native)")
     add("--mode", default="traced-staged", help="as of 'trgbench trg' (default: traced-staged)")
-    add("--svd", default="safe", help="derivative of the SVD: safe, builtin or lanczos (default: safe)")
+    add(
+        "--svd",
+        default="safe",
+        help="derivative of the SVD: safe, builtin, lanczos or matrix-free (default: safe)",
+    )
     add("--specific-heat", action="store_true", help="take the second derivative too")
     add("--workers", type=number(int), help="processes here, a thread each (default: one a CPU)")
     add("--scheduler", help="compute on the workers of this Dask scheduler, such as tcp://192.0.2.1:8786")
