@@ -29,7 +29,7 @@ class Instruction(NamedTuple):
 
 instructions = st.builds(
     Instruction,
-    st.sampled_from(sorted(OPS)),
+    st.sampled_from([name for name, op in sorted(OPS.items()) if list(op.samples(np.random.default_rng(7)))]),
     st.integers(0, 7),
     st.tuples(*[st.integers(0, 50)] * 3),
     st.booleans(),

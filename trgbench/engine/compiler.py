@@ -56,8 +56,8 @@ def _substituted(graph: Graph, rewrite: Callable[[Graph, Node], Sequence[int] | 
     result.nodes = []
     renamed: dict[int, int] = {}
     for node in graph.nodes:
-        inputs = tuple([renamed.get(i, i) for i in node.inputs])
-        if inputs != node.inputs:
+        if renamed and not renamed.keys().isdisjoint(node.inputs):
+            inputs = tuple([renamed.get(i, i) for i in node.inputs])
             node = Node(node.op, inputs, node.parameters, node.first)
         same = rewrite(result, node)
         if same is None:
@@ -73,7 +73,7 @@ def remove_dead_code(graph: Graph) -> Graph:
     needed = set(graph.outputs)
     nodes = []
     for node in reversed(graph.nodes):
-        if any(i in needed for i in node.results):
+        if node.first in needed or (node.op.outputs > 1 and not needed.isdisjoint(node.results)):
             nodes.append(node)
             needed.update(node.inputs)
     result = graph.copy()
@@ -86,9 +86,10 @@ def fold_constants(graph: Graph) -> Graph:
     """Compute small results of constants now, by the kernels that a run would use."""
 
     def rewrite(result: Graph, node: Node) -> Sequence[int] | None:
-        operands = [result.constants.get(i) for i in node.inputs]
-        if not all(x is not None for x in operands):
-            return None
+        for i in node.inputs:
+            if i not in result.constants:
+                return None
+        operands = [result.constants[i] for i in node.inputs]
         if max(math.prod(result.specs[i].shape) for i in node.results) > FOLDED_SIZE:
             return None
         with np.errstate(all="ignore"):

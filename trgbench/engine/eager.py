@@ -8,17 +8,21 @@ a hit.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from trgbench.engine.ops.table import FLOATS, Array, Op, Spec, Value, as_array, kept_array
+from trgbench.engine.graph import Fingerprint, collection_paused
+from trgbench.engine.ops.table import BOOL, FLOATS, Array, Op, Spec, Value, as_array, kept_array
 from trgbench.engine.runtime import CacheStats, Runtime, activate
-from trgbench.engine.tape import Tape, prepare_derivative, recorded_graph
+from trgbench.engine.tape import Derivative, Tape, recorded_graph
 from trgbench.engine.vjp import Reverse, vjp
 from trgbench.errors import InputError, shown
+
+SWEEPS = 1  # backwards of equal recordings before a program is made for them
 
 
 class Tensor(Value):
@@ -165,30 +169,62 @@ class Session:
 
     def apply(self, op: Op, inputs: Sequence[Any], parameters: tuple) -> Any:
         """Run `op` and, if an input is active, record it. What fails is not recorded."""
-        if op.blas:
-            activate(self.runtime.width)
+        tape = self._tape
+        arrays: list[Any] = []
+        slots = []
         active = False
+        dtype = None
+        for x in inputs:
+            if x.__class__ is not Tensor or x.recorder is not self:
+                inputs, arrays = self._operands(op, inputs)
+                return self._apply(op, inputs, arrays, parameters)
+            array = x.array
+            arrays.append(array)
+            if array.dtype is not dtype:
+                dtype = array.dtype if dtype is None else BOOL  # BOOL: not alike
+            if x.active:
+                active = True
+                slots.append(x.slot if x.tape is tape else -1)
+            else:
+                slots.append(-1)
+        if (dtype is not FLOATS[0] and dtype is not FLOATS[1]) or op.outputs > 1 or op.blas:
+            return self._apply(op, inputs, arrays, parameters)
+        # The common case, and the one whose cost counts: tensors of one floating-point dtype, one result.
+        try:
+            result = op.kernel(*arrays, *parameters)
+        except (ValueError, TypeError, IndexError):
+            op.check(arrays, parameters)
+            raise
+        if not active or not self.recording:
+            return Tensor(self, result)
+        if -1 in slots:
+            slots = [x.slot if x.tape is tape else tape.enter(x) for x in inputs]
+        tape.fingerprint = tape.fingerprint.extended((op, parameters, *slots))
+        values = tape.values
+        tensor = Tensor(self, result, result.dtype in FLOATS, tape, len(values))
+        values.append(result)
+        return tensor
+
+    def _operands(self, op: Op, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Return operands, not all of them tensors, and their arrays; a number takes a tensor's dtype."""
         dtype = FLOATS[0]
-        arrays = []
         for x in inputs:
             if x.__class__ is Tensor:
                 if x.recorder is not self:
                     raise InputError(f"{op.name} was given a tensor of another session; pass its `.value`")
-                active = active or x.active
                 dtype = x.array.dtype
-                arrays.append(x.array)
-            else:
-                arrays.append(x)
-        for position, x in enumerate(inputs):
-            if x.__class__ is not Tensor:
-                if isinstance(x, Value):
-                    raise InputError(
-                        f"{op.name} mixes a traced value with an eager tensor; pass it in as an argument"
-                    )
-                arrays[position] = as_array(x, dtype)
-        results = op.run(arrays, parameters)
+            elif isinstance(x, Value):
+                raise InputError(
+                    f"{op.name} mixes a traced value with an eager tensor; pass it in as an argument"
+                )
+        return list(inputs), [x.array if x.__class__ is Tensor else as_array(x, dtype) for x in inputs]
 
-        if not (active and self.recording):
+    def _apply(self, op: Op, inputs: Sequence[Any], arrays: list[Any], parameters: tuple) -> Any:
+        """Run and record any operation."""
+        if op.blas:
+            activate(self.runtime.width)
+        results = op.run(arrays, parameters)
+        if not (self.recording and any(x.__class__ is Tensor and x.active for x in inputs)):
             if op.outputs == 1:
                 return Tensor(self, results)
             return tuple([Tensor(self, array) for array in results])
@@ -263,12 +299,19 @@ class Session:
         given = tuple(seed is not None for _, seed in seeded.values())
         fingerprint = seeded[max(roots)][0].fingerprint
         width = self.runtime.width
-        derivative = self.runtime.cache.get(
-            (fingerprint, roots, given, width), lambda: prepare_derivative(fingerprint, roots, given)
-        )
+        key = (fingerprint, roots, given, width)
+        derivative = self.runtime.cache.get(key, lambda: _unprepared(fingerprint, roots, given))
+        seeds = [seed for _, seed in seeded.values() if seed is not None]
+        if derivative.program is None and derivative.sweeps < SWEEPS:
+            derivative.sweeps += 1
+            for slot, cotangent in derivative.sweep(tape.values, seeds, functools.partial(Tensor, self)):
+                _give(pending, tape.inputs[slot], cotangent)
+            return
+        if derivative.program is None:
+            with collection_paused():
+                self.runtime.cache.resize(key, derivative.prepare(tape.values))
         if derivative.program.blas:
             activate(width)
-        seeds = [seed for _, seed in seeded.values() if seed is not None]
         cotangents = derivative.program.run(tape.values, seeds)
         for slot, cotangent in zip(derivative.wrt, cotangents, strict=True):
             _give(pending, tape.inputs[slot], cotangent)
@@ -300,7 +343,7 @@ class Session:
         known = [slot for slot in slots if slot >= 0]
 
         def make() -> tuple[Reverse, int]:
-            graph = recorded_graph(fingerprint)
+            graph, _ = recorded_graph(fingerprint, tape.values)
             reverse = vjp(graph, [output.slot], known, [False])
             return reverse, 200 * len(reverse.graph.nodes)
 
@@ -334,6 +377,13 @@ class Session:
                 )
         found = [None if ct is None else tensor(ct) for ct in reverse.cotangents]
         return [self.constant(x) if isinstance(x, np.ndarray) else x for x in found]
+
+
+def _unprepared(
+    fingerprint: Fingerprint, roots: tuple[int, ...], given: tuple[bool, ...]
+) -> tuple[Derivative, int]:
+    derivative = Derivative(fingerprint, roots, given)
+    return derivative, derivative.path_bytes()
 
 
 def _give(pending: dict[Tape, dict[int, tuple[Tensor, Any]]], tensor: Tensor, cotangent: Any) -> None:

@@ -7,9 +7,11 @@ result. That order is the one in which `vjp` adds cotangents up, so it decides a
 
 from __future__ import annotations
 
+import gc
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +21,7 @@ from trgbench.engine.ops.table import FLOATS, Array, Op, Spec, Value, kept_array
 from trgbench.errors import InputError, shown
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Node:
     """An operation in a graph; its results are the values `first` … `first + op.outputs − 1`."""
 
@@ -122,6 +124,21 @@ class Graph:
             arguments = ", ".join([*(f"%{i}" for i in node.inputs), *metadata])
             lines.append(f"  {results} = {node.op.name}({arguments})")
         return "\n".join([*lines, f"  return {', '.join(f'%{i}' for i in self.outputs)}"])
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Hold the garbage collector off while a graph or program is built.
+
+    All that is built stays; looking through it, and all else, again and again is a third of the time.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def as_graph(graph: object) -> Graph:

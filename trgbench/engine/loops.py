@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -36,6 +37,43 @@ def _memory(kind: Any) -> Any:
 
 doubles = _memory(types.float64)
 integers = _memory(types.int64)
+
+
+def _arithmetic(function: Callable[[float, float], float]) -> Any:
+    """Return the loop d[i] ← f(a[i], b[i]), in forms that a compiler turns into vector instructions."""
+    function = compiled(function)
+
+    @compiled
+    def loop(d, a, i_a, b, i_b, n):  # type: ignore[no-untyped-def]
+        if i_a and i_b:
+            for i in range(n):
+                d[i] = function(a[i], b[i])
+        elif i_a:
+            y = b[0]
+            for i in range(n):
+                d[i] = function(a[i], y)
+        else:
+            x = a[0]
+            for i in range(n):
+                d[i] = function(x, b[i * i_b])
+
+    return loop
+
+
+add = _arithmetic(lambda x, y: x + y)
+subtract = _arithmetic(lambda x, y: x - y)
+multiply = _arithmetic(lambda x, y: x * y)
+divide = _arithmetic(lambda x, y: x / y)
+
+
+@compiled
+def where(d, a, i_a, b, i_b, c, i_c, n):  # type: ignore[no-untyped-def]
+    if i_a and i_b and i_c:
+        for i in range(n):
+            d[i] = b[i] if a[i] != 0.0 else c[i]
+    else:
+        for i in range(n):
+            d[i] = b[i * i_b] if a[i * i_a] != 0.0 else c[i * i_c]
 
 
 @compiled
@@ -148,17 +186,13 @@ def execute(code, count, table, start, n, partials):  # type: ignore[no-untyped-
         i_b = 1 if word[4] & 3 else 0
         i_c = 1 if word[5] & 3 else 0
         if opcode == 0:
-            for i in range(m):
-                d[i] = a[i * i_a] + b[i * i_b]
+            add(d, a, i_a, b, i_b, m)
         elif opcode == 1:
-            for i in range(m):
-                d[i] = a[i * i_a] - b[i * i_b]
+            subtract(d, a, i_a, b, i_b, m)
         elif opcode == 2:
-            for i in range(m):
-                d[i] = a[i * i_a] * b[i * i_b]
+            multiply(d, a, i_a, b, i_b, m)
         elif opcode == 3:
-            for i in range(m):
-                d[i] = a[i * i_a] / b[i * i_b]
+            divide(d, a, i_a, b, i_b, m)
         elif opcode == 4:
             for i in range(m):
                 d[i] = 1.0 if a[i * i_a] < b[i * i_b] else 0.0
@@ -212,8 +246,7 @@ def execute(code, count, table, start, n, partials):  # type: ignore[no-untyped-
             for i in range(m):
                 d[i] = max(a[i * i_a], b[i * i_b])
         elif opcode == 21:
-            for i in range(m):
-                d[i] = b[i * i_b] if a[i * i_a] != 0.0 else c[i * i_c]
+            where(d, a, i_a, b, i_b, c, i_c, m)
         elif opcode == 22:
             sincos(d, c, a, i_a, m)
         elif opcode == 23:

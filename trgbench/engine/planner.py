@@ -8,7 +8,6 @@ else in arrays of its own. What the machine is told (code, addresses) is then fi
 from __future__ import annotations
 
 import operator
-from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,104 +19,22 @@ from trgbench.engine.graph import Graph, Node
 from trgbench.engine.instructions import BLOCK, MOVING, SCALAR, WHOLE
 from trgbench.engine.kernels import Machine
 from trgbench.engine.ops.table import FLOATS
-from trgbench.engine.schedule import NUMPY, SMALL, VIEW, WHOLES, Step, roots, schedule, size
+from trgbench.engine.schedule import NUMPY, VIEW, WHOLES, Step, size
+from trgbench.engine.writer import Writer
 
 Run = Callable[[Sequence[Any], Sequence[Any]], tuple]
 
 
-class Planner:
+class Planner(Writer):
     """Writes the program of a graph."""
 
     def __init__(self, graph: Graph, sources: Sequence[tuple[str, int]], machine: Machine) -> None:
-        self.graph = graph
-        self.specs = graph.specs
+        super().__init__(graph, sources, machine.exact)
         self.machine = machine
-        self.root = roots(graph)
-        self.schedule = schedule(graph, machine.exact)
-        self.lines: list[str] = []
-        self.dropped: list[str] = []  # lines that let large arrays go, for behind the call under way
-        self.names: dict[str, Any] = {"copy": np.array, "empty": np.empty, "array": array, "id": id}
         self.calls: list[Call] = []
-        self.views: dict[str, tuple[int, tuple[int, ...]]] = {}  # names of views of the workspace
-        self.top = 8  # the workspace's size so far, in elements
-        self.free: dict[int, list[int]] = {}  # by size
-        self.static: dict[int, int] = {}  # where in the workspace a value lives
-        self.registers: dict[int, int] = {}  # the same, during one call over blocks
-        self.variable: dict[int, str] = {}
-        self.owned: set[int] = set()  # variables whose array nothing else refers to
-        self.scalars: dict[int, int] = {}  # where the machine finds a 0-d value from outside
-        self.literals: dict[tuple, str] = {}
-        self.source_of = dict(zip(graph.inputs, sources, strict=True))
-        self.last = self._last_uses()
+        self.registers: dict[int, int] = {}  # where a value lives during one call over blocks
 
-    def _last_uses(self) -> dict[int, int]:
-        """Return the number of the last step that uses each value."""
-        last: dict[int, int] = {}
-        number = 0
-        for _, steps in self.schedule:
-            for step in steps:
-                number += 1
-                for node in step.nodes:
-                    for i in node.results:
-                        last.setdefault(self.root.get(i, i), number)
-                    for i in node.inputs:
-                        last[self.root.get(i, i)] = number
-        for i in self.graph.outputs:
-            last[self.root.get(i, i)] = number + 1
-        return last
-
-    # --- the workspace ---
-
-    def _allocate(self, count: int) -> int:
-        rounded = -(-count // 8) * 8  # a cache line
-        free = self.free.get(rounded)
-        if free:
-            return free.pop()
-        self.top += rounded
-        return self.top - rounded
-
-    def _release(self, offset: int, count: int) -> None:
-        self.free.setdefault(-(-count // 8) * 8, []).append(offset)
-
-    def _free(self, inputs: Sequence[int], number: int) -> None:
-        """Give back what step `number` was the last to use."""
-        for i in inputs:
-            at = self.root.get(i, i)
-            if self.last.get(at) != number:
-                continue
-            if at in self.static:
-                self._release(self.static.pop(at), size(self.specs[at].shape))
-            if at in self.scalars:
-                self._release(self.scalars.pop(at), 1)
-            if at in self.variable and at in self.owned and size(self.specs[at].shape) > SMALL:
-                self.dropped.append(f"{self.variable[at]} = None")
-
-    # --- operands ---
-
-    def _expression(self, i: int) -> str:
-        """Return the text of a value as an array for NumPy."""
-        at = self.root.get(i, i)
-        shape = self.specs[i].shape
-        if at in self.static:
-            name = f"v{i}"
-            self.views[name] = (self.static[at], shape)
-            return name
-        if at in self.graph.constants:
-            self.names[f"c{i}"] = self.graph.constants[at].reshape(shape)
-            return f"c{i}"
-        text = self._object(at)
-        return text if shape == self.specs[at].shape else f"{text}.reshape({self._literal(shape)})"
-
-    def _object(self, at: int) -> str:
-        if at in self.variable:
-            return self.variable[at]
-        sequence, position = self.source_of[at]
-        return f"{sequence}[{position}]"
-
-    def _literal(self, value: Any) -> str:
-        name = self.literals.setdefault((type(value), value), f"p{len(self.literals)}")
-        self.names[name] = value
-        return name
+    # --- the machine ---
 
     def _operand(self, call: Call, i: int, step: int | None = None) -> int:
         """Return the place and step of an operand of the machine."""
@@ -142,8 +59,6 @@ class Planner:
                 self.lines.append(f"m[{self.scalars[at]}] = {self._object(at)}")
             return 4 * call.fixed_place(self.scalars[at]) + step
         return 4 * call.object_place(self._object(at)) + step
-
-    # --- the machine ---
 
     def _wholes(self, call: Call, step: Step, number: int) -> None:
         node = step.nodes[0]
@@ -178,10 +93,6 @@ class Planner:
                 call.add(name, count, [place, *operands])
             for offset in temporary:
                 self._release(offset, count)
-
-    def _new(self, i: int, count: int) -> int:
-        self.static[i] = self._allocate(count)
-        return self.static[i]
 
     def _in_place(self, node: Node, count: int, number: int) -> int:
         for i in node.inputs:
@@ -246,27 +157,6 @@ class Planner:
         for i in {self.root.get(i, i) for i in node.inputs}:
             if self.last.get(i) == number and i in self.registers:
                 self._release(self.registers.pop(i), BLOCK)
-
-    # --- NumPy ---
-
-    def _numpy(self, node: Node, number: int) -> None:
-        arguments = [self._expression(i) for i in node.inputs]
-        self.names[node.op.name] = node.op.kernel
-        arguments += [self._literal(value) for value in node.parameters]
-        result = self.specs[node.first]
-        if node.op.ufunc and result.dtype is FLOATS[0] and 0 < size(result.shape) <= SMALL:
-            self._new(node.first, size(result.shape))
-            self.lines.append(f"{node.op.name}({', '.join([*arguments, self._expression(node.first)])})")
-            return
-        results = []
-        for i in node.results:
-            if self.last[i] == number:
-                results.append("_")
-                continue
-            self.variable[i] = f"r{i}"
-            self.owned.add(i)
-            results.append(self.variable[i])
-        self.lines.append(f"{', '.join(results)} = {node.op.name}({', '.join(arguments)})")
 
     # --- the whole ---
 
@@ -352,8 +242,9 @@ class Planner:
         base = workspace.ctypes.data
         names = dict(self.names)
         names["m"] = memoryview(workspace.data)
-        for name, (offset, shape) in self.views.items():
-            names[name] = workspace[offset : offset + size(shape)].reshape(shape)
+        for name, (offset, shape, matrix) in self.views.items():
+            view = workspace[offset : offset + size(shape)].reshape(shape)
+            names[name] = view if matrix is None else view.transpose(matrix[0]).reshape(matrix[1])
         kept: list[Any] = [workspace]
         for number, call in enumerate(self.calls):
             table, frame, code = call.bound(base)

@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import threadpoolctl
 
 from trgbench.engine.compiler import PASSES, Pass, Program, compile_graph
-from trgbench.engine.graph import Fingerprint, Graph, as_graph
+from trgbench.engine.graph import Fingerprint, Graph, as_graph, collection_paused
 from trgbench.engine.memory import keep_freed_pages
 from trgbench.engine.ops.table import Spec, as_array
 from trgbench.errors import InputError, check_integer
@@ -61,13 +61,25 @@ class ProgramCache(Generic[Entry]):
                 return present[0]
             self._entries[key] = made
             self._bytes += made[1]
-            while len(self._entries) > 1 and (
-                len(self._entries) > self.max_entries or self._bytes > self.max_bytes
-            ):
-                _, (_, size) = self._entries.popitem(last=False)
-                self._bytes -= size
-                self._evictions += 1
+            self._shrink()
         return made[0]
+
+    def resize(self, key: Hashable, nbytes: int) -> None:
+        """Say that the entry under `key`, if it is still there, retains so many bytes now."""
+        with self._lock:
+            if key in self._entries:
+                entry, before = self._entries[key]
+                self._entries[key] = entry, nbytes
+                self._bytes += nbytes - before
+                self._shrink()
+
+    def _shrink(self) -> None:
+        while len(self._entries) > 1 and (
+            len(self._entries) > self.max_entries or self._bytes > self.max_bytes
+        ):
+            _, (_, size) = self._entries.popitem(last=False)
+            self._bytes -= size
+            self._evictions += 1
 
     def clear(self) -> None:
         """Drop all entries; counters other than `clears` go on."""
@@ -172,23 +184,21 @@ class Runtime:
             return PreparedProgram(program, specs, graph.single, self.width), program.nbytes
 
         as_graph(graph)
-        key = (self._fingerprint(graph), tuple(graph.outputs), graph.single, tuple(passes), self.width)
-        return self.cache.get(key, make)
-
-    def _fingerprint(self, graph: Graph) -> Fingerprint:
-        steps: list[tuple[int, tuple]] = [
-            (node.first, (node.op, node.parameters, *node.inputs)) for node in graph.nodes
-        ]
-        steps += [(i, ("input", graph.specs[i])) for i in graph.inputs]
-        steps += [
-            (i, ("constant", graph.specs[i], sha256(x.tobytes()).digest()))
-            for i, x in graph.constants.items()
-        ]
-        fingerprint = self.root
-        for number, key in sorted(steps, key=lambda step: step[0]):
-            fingerprint = fingerprint.extended((number, *key))
-        return fingerprint
+        with collection_paused():
+            key = (*_content(graph), tuple(passes), self.width)
+            return self.cache.get(key, make)
 
     def stats(self) -> CacheStats:
         """Return entries, retained bytes, hits, misses, evictions and clears of the cache."""
         return self.cache.stats()
+
+
+def _content(graph: Graph) -> tuple:
+    """Return all that a graph is, as something to look it up by."""
+    return (
+        tuple([(node.first, node.op, node.parameters, node.inputs) for node in graph.nodes]),
+        tuple([(i, graph.specs[i]) for i in graph.inputs]),
+        tuple([(i, graph.specs[i], sha256(x.tobytes()).digest()) for i, x in graph.constants.items()]),
+        tuple(graph.outputs),
+        graph.single,
+    )

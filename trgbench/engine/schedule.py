@@ -9,8 +9,8 @@ from __future__ import annotations
 import heapq
 import math
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from trgbench.engine.graph import Graph, Node
 from trgbench.engine.instructions import BLOCK, ELEMENTWISE
@@ -32,7 +32,8 @@ class Step:
     waiting: int = 0  # operands that are not computed yet
 
 
-def size(shape: Sequence[int]) -> int:
+@lru_cache(4096)
+def size(shape: tuple[int, ...]) -> int:
     return math.prod(shape)
 
 
@@ -81,12 +82,14 @@ def _kind(graph: Graph, node: Node, exact: frozenset[str]) -> Kind:
     if node.op.alias:
         return VIEW
     operands = [specs[i] for i in node.inputs]
-    if node.op.outputs > 1 or any(s.dtype not in (FLOATS[0], BOOL) for s in (result, *operands)):
+    largest = count = size(result.shape)
+    for spec in (result, *operands):
+        length = size(spec.shape)
+        if length == 0 or (spec.dtype is not FLOATS[0] and spec.dtype is not BOOL):
+            return NUMPY
+        largest = max(largest, length)
+    if node.op.outputs > 1:
         return NUMPY
-    if any(0 in s.shape for s in (result, *operands)):
-        return NUMPY
-    count = size(result.shape)
-    largest = max(count, *(size(s.shape) for s in operands))
     if largest <= SMALL:
         if name in ELEMENTWISE and name in exact:
             return WHOLES

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from trgbench.engine.compiler import Program, compile_graph
-from trgbench.engine.graph import Fingerprint, Graph
+from trgbench.engine.graph import Fingerprint, Graph, Node
 from trgbench.engine.ops.table import Spec
-from trgbench.engine.vjp import needed_before, vjp
+from trgbench.engine.vjp import needed_before, pull_back, vjp
 
 if TYPE_CHECKING:
     from trgbench.engine.eager import Tensor
@@ -48,45 +51,79 @@ class Tape:
         return slot
 
 
-class Derivative(NamedTuple):
-    """A prepared derivative program: which slots it reads, and the slots its outputs are cotangents of."""
-
-    program: Program
-    wrt: tuple[int, ...]
-
-
-def recorded_graph(fingerprint: Fingerprint) -> Graph:
-    """Return the graph of a recording; the number of a value is its slot on the tape."""
-    graph = Graph()
+def recorded(fingerprint: Fingerprint) -> tuple[list[Node], list[int], list[int]]:
+    """Return the nodes of a recording, its inputs, and the active ones; a value's number is its slot."""
+    nodes: list[Node] = []
+    inputs, active = [], []
+    slot = 0
     for key in fingerprint.path():
         if key[0] == "input":
-            graph.add_input(key[1])
+            inputs.append(slot)
+            if key[2]:
+                active.append(slot)
+            slot += 1
         else:
             op, parameters, *slots = key
-            graph.add_node(op, tuple(slots), parameters)
-    return graph
+            nodes.append(Node(op, tuple(slots), parameters, slot))
+            slot += op.outputs
+    return nodes, inputs, active
 
 
-def prepare_derivative(
-    fingerprint: Fingerprint, roots: tuple[int, ...], given: tuple[bool, ...]
-) -> tuple[Derivative, int]:
-    """Make the program from values on a tape and seeds to the cotangents of its active inputs."""
-    graph = recorded_graph(fingerprint)
-    boundary = len(graph.specs)
-    active = [
-        number
-        for number, key in zip(graph.inputs, (k for k in fingerprint.path() if k[0] == "input"), strict=True)
-        if key[2]
-    ]
-    reverse = vjp(graph, roots, active, given)
-    found = [(slot, ct) for slot, ct in zip(active, reverse.cotangents, strict=True) if ct is not None]
-    extended = reverse.graph
-    extended.nodes = [node for node in extended.nodes if node.first >= boundary]
-    extended.outputs = [ct for _, ct in found]
-    residuals = needed_before(extended, extended.outputs, boundary)
-    seeds = [number for number, is_given in zip(reverse.seeds, given, strict=True) if is_given]
-    extended.inputs = [*residuals, *seeds]
-    sources = [("values", slot) for slot in residuals] + [("seeds", i) for i in range(len(seeds))]
-    program = compile_graph(extended, sources)
-    path_bytes = 200 * boundary  # the fingerprint's path, which this entry keeps alive
-    return Derivative(program, tuple(slot for slot, _ in found)), program.nbytes + path_bytes
+def recorded_graph(fingerprint: Fingerprint, values: Sequence[Any]) -> tuple[Graph, list[int]]:
+    """Return the graph of a recording, of which `values` are one run, and its active inputs."""
+    nodes, inputs, active = recorded(fingerprint)
+    count = nodes[-1].results.stop if nodes else len(inputs)
+    count = max(count, inputs[-1] + 1 if inputs else 0)
+    return Graph([Spec(x.shape, x.dtype) for x in values[:count]], inputs, {}, nodes), active
+
+
+class Derivative:
+    """The cotangents of a recording's active inputs, for given roots: swept at first, then by a program.
+
+    To prepare a program costs as much as some sweeps, which is more than a recording that never comes again
+    should pay.
+    """
+
+    def __init__(self, fingerprint: Fingerprint, roots: tuple[int, ...], given: tuple[bool, ...]) -> None:
+        self.fingerprint = fingerprint
+        self.roots = roots
+        self.given = given
+        self.sweeps = 0
+        self.program: Program | None = None
+        self.wrt: tuple[int, ...] = ()  # the slots that the program's outputs are cotangents of
+
+    def prepare(self, values: Sequence[Any]) -> int:
+        """Make the program from values on a tape and seeds to cotangents; return the bytes it retains."""
+        graph, active = recorded_graph(self.fingerprint, values)
+        boundary = len(graph.specs)
+        reverse = vjp(graph, self.roots, active, self.given)
+        found = [(slot, ct) for slot, ct in zip(active, reverse.cotangents, strict=True) if ct is not None]
+        extended = reverse.graph
+        extended.nodes = [node for node in extended.nodes if node.first >= boundary]
+        extended.outputs = [ct for _, ct in found]
+        residuals = needed_before(extended, extended.outputs, boundary)
+        seeds = [number for number, given in zip(reverse.seeds, self.given, strict=True) if given]
+        extended.inputs = [*residuals, *seeds]
+        sources = [("values", slot) for slot in residuals] + [("seeds", i) for i in range(len(seeds))]
+        self.wrt = tuple(slot for slot, _ in found)
+        self.program = compile_graph(extended, sources)
+        return self.program.nbytes + self.path_bytes()
+
+    def sweep(self, values: Sequence[Any], seeds: Sequence[Any], tensor: Callable[[Any], Tensor]) -> Any:
+        """Return pairs of an active input's slot and its cotangent, computed operation by operation.
+
+        `tensor` makes an unrecorded tensor of an array.
+        """
+        nodes, _, active = recorded(self.fingerprint)
+        left = iter(seeds)
+        cotangents: dict[int, Any] = {}
+        for root, given in zip(self.roots, self.given, strict=True):
+            seed = tensor(next(left) if given else np.ones(values[root].shape, values[root].dtype))
+            cotangents[root] = cotangents[root] + seed if root in cotangents else seed
+        found = pull_back(nodes, cotangents, active, lambda slot: tensor(values[slot]))
+        # Copies: a cotangent may be a view of another, or of a seed.
+        return [(slot, np.array(ct.array)) for slot, ct in zip(active, found, strict=True) if ct is not None]
+
+    def path_bytes(self) -> int:
+        """Return about how much the fingerprint's path takes, which this keeps alive."""
+        return 200 * len(self.fingerprint.path())

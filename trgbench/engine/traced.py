@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from trgbench.engine.graph import Builder, Graph, Symbol, as_graph
+from trgbench.engine.graph import Builder, Graph, Symbol, as_graph, collection_paused
 from trgbench.engine.ops.table import DTYPES, FLOATS, Spec, Value
 from trgbench.engine.vjp import Reverse, differentiable, needed_before, vjp
 from trgbench.errors import InputError, check_integer, shown
@@ -104,7 +104,8 @@ def _gradient(graph: Graph, argnums: int | Sequence[int], with_value: bool) -> G
             f"a gradient is that of a floating-point output; got {graph.specs[graph.outputs[0]]}"
         )
     wrt = [graph.inputs[number] for number in differentiable(graph, argnums)]
-    reverse = vjp(graph, graph.outputs, wrt, [False])
+    with collection_paused():
+        reverse = vjp(graph, graph.outputs, wrt, [False])
     result = reverse.graph
     cotangents = _or_zeros(reverse, wrt)
     result.outputs = [*(graph.outputs if with_value else []), *cotangents]

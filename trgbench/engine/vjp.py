@@ -7,13 +7,13 @@ the reason for the equal bits. Passes run after all transforms, never before one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from trgbench.engine.graph import Builder, Graph
+from trgbench.engine.graph import Builder, Graph, Node
 from trgbench.engine.ops.table import FLOATS
 from trgbench.errors import InputError
 
@@ -52,17 +52,29 @@ def vjp(graph: Graph, roots: Sequence[int], wrt: Sequence[int], given_seeds: Seq
         seeds.append(seed.number)
         cotangents[root] = cotangents[root] + seed if root in cotangents else seed
 
-    active = _depends_on(graph, wrt)
+    found = pull_back(graph.nodes, cotangents, wrt, builder.symbol)
+    return Reverse(extended, tuple(seeds), tuple(None if ct is None else ct.number for ct in found))
+
+
+def pull_back(
+    nodes: Sequence[Node], cotangents: dict[int, Any], wrt: Sequence[int], value: Callable[[int], Any]
+) -> list[Any]:
+    """Return the cotangents of the values `wrt`, None for zero, given those of some values.
+
+    `value(i)` is value i as something that operations can be applied to: a symbol, and then this writes the
+    reverse program; or an eager tensor, and then this runs it.
+    """
+    active = _depends_on(nodes, wrt)
     wanted_values = set(wrt)
-    for node in reversed(graph.nodes):
+    for node in reversed(nodes):
         cts = [cotangents.pop(i, None) if i not in wanted_values else cotangents.get(i) for i in node.results]
         wanted = [i in active for i in node.inputs]
         if not any(wanted) or all(ct is None for ct in cts):
             continue
         contributions = node.op.vjp(
             cts,
-            [builder.symbol(i) for i in node.results],
-            [builder.symbol(i) for i in node.inputs],
+            [value(i) for i in node.results],
+            [value(i) for i in node.inputs],
             node.parameters,
             wanted,
         )
@@ -70,15 +82,14 @@ def vjp(graph: Graph, roots: Sequence[int], wrt: Sequence[int], given_seeds: Seq
             if want and contribution is not None:
                 so_far = cotangents.get(operand)
                 cotangents[operand] = contribution if so_far is None else so_far + contribution
-    found = [cotangents.get(i) for i in wrt]
-    return Reverse(extended, tuple(seeds), tuple(None if ct is None else ct.number for ct in found))
+    return [cotangents.get(i) for i in wrt]
 
 
-def _depends_on(graph: Graph, sources: Sequence[int]) -> set[int]:
+def _depends_on(nodes: Sequence[Node], sources: Sequence[int]) -> set[int]:
     """Return the values that are, or are computed from, `sources`."""
     active = set(sources)
-    for node in graph.nodes:
-        if any(i in active for i in node.inputs):
+    for node in nodes:
+        if not active.isdisjoint(node.inputs):
             active.update(node.results)
     return active
 

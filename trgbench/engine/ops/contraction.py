@@ -27,7 +27,7 @@ Axes = tuple[tuple[int, ...], tuple[int, ...]]  # axes of the first operand, pai
 # `axes`, and f and g those of A and B that are in neither, in their order.
 
 
-class _Plan(NamedTuple):
+class Plan(NamedTuple):
     """How to make matrices of the operands: their axes in order, then as a matrix or stack of matrices."""
 
     order_a: tuple[int, ...]
@@ -38,7 +38,7 @@ class _Plan(NamedTuple):
 
 
 @lru_cache(4096)
-def _plan(a: Shape, b: Shape, axes: Axes, batch: Axes) -> _Plan:
+def plan(a: Shape, b: Shape, axes: Axes, batch: Axes) -> Plan:
     """Raises `InputError` if the axes do not pair up."""
     for (of_a, of_b), what in ((axes, "axes"), (batch, "batch axes")):
         lengths = [[s[i] for i in side if 0 <= i < len(s)] for s, side in ((a, of_a), (b, of_b))]
@@ -54,7 +54,7 @@ def _plan(a: Shape, b: Shape, axes: Axes, batch: Axes) -> _Plan:
     free_b = tuple(j for j in range(len(b)) if j not in p_b and j not in z_b)
     z, f, g, p = ([s[i] for i in side] for s, side in ((a, z_a), (a, free_a), (b, free_b), (a, p_a)))
     stack = (prod(z),) if z_a else ()
-    return _Plan(
+    return Plan(
         (*z_a, *free_a, *p_a),
         (*stack, prod(f), prod(p)),
         (*z_b, *p_b, *free_b),
@@ -69,7 +69,7 @@ def _contract_infer(a: Spec, b: Spec, axes: Axes, batch: Axes) -> tuple[Spec]:
         raise InputError(
             f"contract: argument 2 is {b} and argument 1 is {a}; their dtypes must be equal; convert one"
         )
-    return (Spec(_plan(a.shape, b.shape, axes, batch).shape, a.dtype),)
+    return (Spec(plan(a.shape, b.shape, axes, batch).shape, a.dtype),)
 
 
 def _contract(a: Array, b: Array, axes: Axes, batch: Axes) -> Array:
@@ -77,11 +77,11 @@ def _contract(a: Array, b: Array, axes: Axes, batch: Axes) -> Array:
     # which values share a buffer depends on the mode, so that must not show.
     if np.may_share_memory(a, b):
         b = b.copy()
-    plan = _plan(a.shape, b.shape, axes, batch)
-    left = a.transpose(plan.order_a).reshape(plan.matrix_a)
-    right = b.transpose(plan.order_b).reshape(plan.matrix_b)
+    how = plan(a.shape, b.shape, axes, batch)
+    left = a.transpose(how.order_a).reshape(how.matrix_a)
+    right = b.transpose(how.order_b).reshape(how.matrix_b)
     product = np.matmul(left, right) if batch[0] else np.dot(left, right)
-    return product.reshape(plan.shape)
+    return product.reshape(how.shape)
 
 
 def _contract_vjp(

@@ -15,7 +15,7 @@ TIE_IN_ROUNDINGS = 4096  # a relative gap below so many roundings is a tie: 9.1e
 
 def broadcast(name: str, *specs: Spec) -> Spec:
     """Shape rule of elementwise operations: one dtype, NumPy's broadcasting."""
-    if specs.count(specs[0]) == len(specs):
+    if len(specs) == 1 or specs.count(specs[0]) == len(specs):
         return specs[0]
     for position, spec in enumerate(specs):
         if spec.dtype != specs[0].dtype:
@@ -35,7 +35,7 @@ def broadcast(name: str, *specs: Spec) -> Spec:
 def float_only(name: str, *specs: Spec) -> None:
     """Refuse operands that are not floating point."""
     for position, spec in enumerate(specs):
-        if spec.dtype not in FLOATS:
+        if spec.dtype is not FLOATS[0] and spec.dtype not in FLOATS:
             raise InputError(
                 f"{name}: argument {position + 1} must be float64 or float32; got {spec}; "
                 f"convert it with numpy.asarray(x, dtype=float)"

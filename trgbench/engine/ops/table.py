@@ -193,7 +193,7 @@ class Op:
         name: the array API standard's name where it has one.
         parameters: names of the metadata, in order.
         infer: (*specs, *parameters) → specs of the outputs; raises `InputError` for illegal operands.
-        kernel: (*arrays, *parameters) → an array, or a tuple of them if `outputs` > 1.
+        kernel: (*arrays, *parameters) → a C-contiguous array, or a tuple of them if `outputs` > 1.
         vjp: (cotangents, outputs, inputs, parameters, wanted) → a cotangent or `None` for each input.
             A cotangent that is `None` is zero; an input that is not `wanted` may get `None`.
         jvp: (tangents, outputs, inputs, parameters) → a tangent or `None` for each output. A tangent that
