@@ -94,10 +94,11 @@ def test_the_history_profile_is_the_quick_one_without_what_takes_longest() -> No
     assert history <= quick
     left_out = {name.partition(".")[0] for name in quick.keys() - history.keys()}
     assert left_out == {"correctness", "first_call", "memory"}
-    assert history["trg.TwentySteps.time_gradient"] == 2 * 5 + 2  # PyTorch: eager, eager-staged
-    assert history["ratios.Size.track_eager_over_traced"] == 2 * 2
-    assert history["gradient.Vector.time_gradient"] == 2 * 2 + 1
-    assert history["depth.Chain.time_gradient"] == 2 * 4 + 2
+    assert history["trg.TwentySteps.time_gradient"] == 5  # native in every mode
+    assert history["gradient.Vector.time_gradient"] == 2
+    assert history["depth.Chain.time_gradient"] == 4
+    assert history["ratios.Peers.track_native_over_peer"] == 2 * 2 + 2  # JAX eager and traced, PyTorch eager
+    assert history.total() < 35
 
 
 def test_the_smoke_profile_is_small() -> None:

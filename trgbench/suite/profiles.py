@@ -69,15 +69,16 @@ PROFILES = {
     for profile in (
         Profile("full", Path("results"), Path("html")),
         Profile("quick", Path(".asv/quick/results"), Path("html"), {"rounds": 1}, quick_only=True),
-        # For many commits: without what is the same at all of them, and without torch.compile, which takes
-        # minutes at each and is nothing that a commit of ours could change; one size, for ratios show growth.
+        # For many commits: our engine, at one size where a ratio shows the growth, and beside its peers. They
+        # are the same at every commit, and so is what correctness, memory and first calls say.
         Profile(
             "history",
             Path("results"),
             Path("html"),
             {"rounds": 1},
             quick_only=True,
-            without=r"^(correctness|first_call|memory)\.|'torch', ('[^']*traced|\d)"
+            without=r"^(correctness|first_call|memory)\.|^(?!ratios\.Peers\.).*'(jax|torch)'"
+            r"|^ratios\.Peers\..*('torch', '.*traced|trg)"
             r"|^gradient\..* (?!1000\))\d+\)$|^depth\..* (?!100\))\d+\)$",
         ),
         Profile(
