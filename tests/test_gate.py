@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("asv_runner")
 
+from trgbench.errors import InputError
+from trgbench.suite.commits import Trouble
 from trgbench.suite.gate import verdict
+from trgbench.suite.gate.command import NOT_MEASURED, trouble_ends_with
 from trgbench.suite.gate.pairs import Pair
 
 FACTORS = st.lists(st.floats(0.5, 2.0), min_size=2, max_size=10)
@@ -122,3 +125,18 @@ def test_what_does_not_scatter_is_compared_as_it_is(
 ) -> None:
     pairs = [Pair(b, h, math.nan) for b, h in zip(base, head, strict=True)]
     assert verdict.compare_exact(pairs, tolerance, larger_is_better) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [(Trouble("no main; fetch it"), "trgbench: error: no main"), (KeyError("x"), "KeyError")],
+)
+def test_what_breaks_the_gate_is_no_regression(
+    error: Exception, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop, trouble_ends_with(NOT_MEASURED):
+        raise error
+    assert stop.value.code == 3
+    assert says in capsys.readouterr().err
+    with pytest.raises(InputError, match="a request"), trouble_ends_with(NOT_MEASURED):
+        raise InputError("a request")

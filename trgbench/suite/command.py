@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import functools
 import math
-import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 from trgbench.console import strict_json
 from trgbench.errors import InputError, check_choice, shown
+from trgbench.suite.gate.command import Progress, trouble_ends_with
 from trgbench.suite.profiles import PROFILES
 
 BROKEN = 3
@@ -54,8 +53,6 @@ def options(parser: argparse.ArgumentParser, number: Callable[[type], Callable[[
 def run(args: argparse.Namespace) -> int:
     from trgbench.study.results import check_writable, write
     from trgbench.suite import nightly
-    from trgbench.suite.commits import Trouble
-    from trgbench.suite.gate.command import Progress
     from trgbench.suite.gate.run import compare
 
     check_choice("profile", args.profile, PROFILES)
@@ -64,25 +61,16 @@ def run(args: argparse.Namespace) -> int:
     outputs = [None if path is None else path.absolute() for path in (args.json, args.markdown)]
     for path in filter(None, outputs):
         check_writable(path)
-    try:
-        with Progress() as progress:
-            report = nightly.run(
-                Path.cwd(),
-                functools.partial(compare, tell=progress),
-                profile=args.profile,
-                commits=args.commits,
-                machine=args.machine,
-                accept=args.accept,
-                wait=args.wait,
-            )
-    except Trouble as trouble:
-        print(f"trgbench: error: {trouble}", file=sys.stderr)
-        return BROKEN
-    except InputError:
-        raise
-    except Exception:  # Python's own exit code for it is 1, which stands for a slower commit here
-        traceback.print_exc()
-        return BROKEN
+    with trouble_ends_with(BROKEN), Progress() as progress:
+        report = nightly.run(
+            Path.cwd(),
+            functools.partial(compare, tell=progress),
+            profile=args.profile,
+            commits=args.commits,
+            machine=args.machine,
+            accept=args.accept,
+            wait=args.wait,
+        )
     for path, text in zip(outputs, (strict_json(report.as_json()) + "\n", report.markdown()), strict=True):
         if path is not None:
             write(path, text)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import time
+import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trgbench.console import strict_json
 from trgbench.errors import InputError
+from trgbench.suite.commits import Trouble, checkout_root
 
 if TYPE_CHECKING:
     from trgbench.suite.gate.report import Report
@@ -55,7 +59,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from trgbench.study.results import check_writable, write
-    from trgbench.suite import commits
     from trgbench.suite.gate.run import compare
 
     if args.base is None and not args.calibrate:
@@ -65,15 +68,12 @@ def run(args: argparse.Namespace) -> int:
     for path in (args.json, args.markdown):
         if path is not None:
             check_writable(path)
-    try:
-        root = commits.checkout_root(Path.cwd())
+    with trouble_ends_with(NOT_MEASURED):
+        root = checkout_root(Path.cwd())
         if args.calibrate:
             return calibrate(root, args)
         with Progress() as progress:
             report = compare(root, args.base, args.head, only=args.only, tell=progress)
-    except commits.Trouble as trouble:
-        print(f"trgbench: error: {trouble}", file=sys.stderr)
-        return NOT_MEASURED
     if args.json is not None:
         write(args.json, strict_json(checked(report)) + "\n")
     if args.markdown is not None:
@@ -129,6 +129,27 @@ def show(report: Report) -> None:
         console.print(f"{found.verdict}: {found.benchmark}: {found.reason}", soft_wrap=True)
     for note in report.notes:
         console.print(f"note: {note}", soft_wrap=True)
+
+
+@contextlib.contextmanager
+def trouble_ends_with(code: int) -> Iterator[None]:
+    """End the program with `code`, saying why, if anything but the request is in the way of the body.
+
+    For what nobody catches Python's own exit code is 1, which stands for a slower commit here.
+
+    Raises:
+        SystemExit: with `code`.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Trouble as trouble:
+        print(f"trgbench: error: {trouble}", file=sys.stderr)
+        raise SystemExit(code) from None
+    except Exception:
+        traceback.print_exc()
+        raise SystemExit(code) from None
 
 
 class Progress:
