@@ -296,16 +296,19 @@ class Gate:
                     self.take(entry, entry.first, verdict.SCREEN_BUDGET)
 
     def confirm(self) -> None:
-        """Measure what looks worse again, in fresh processes, and the control along with it."""
+        """Measure what looks worse again, in fresh processes, and then the control."""
         suspects = [entry for entry in self.entries if entry.is_suspect]
-        scatters = any(entry.tolerance is None for entry in suspects)
-        controls = [entry for entry in self.entries if entry.is_control and scatters]
-        self.total += verdict.LOOKS[0] * (len(suspects) + len(controls))
+        self.total += verdict.GLANCES[0] * len(suspects)
         while waiting := [entry for entry in suspects if entry.decision is None and not entry.reason]:
-            for entry in [*waiting, *controls]:
+            for entry in waiting:
                 self.take(entry, entry.fresh, verdict.FRESH_BUDGET)
-                if entry in waiting and not entry.reason:
+                if not entry.reason:
                     entry.decide(len(suspects))
+        if any(entry.decision == "worse" and entry.tolerance is None for entry in suspects):
+            for _ in range(verdict.LOOKS[0]):
+                for entry in self.entries:
+                    if entry.is_control:
+                        self.take(entry, entry.fresh, verdict.FRESH_BUDGET)
 
     def take(self, entry: Entry, to: list[Pair], budget: float) -> None:
         """Measure a pair, or note why not."""

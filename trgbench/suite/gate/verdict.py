@@ -23,7 +23,8 @@ SCREEN_BUDGET, FRESH_BUDGET = (
     0.3,
     0.6,
 )  # seconds of a CPU for the samples of a pair, at first and of a suspect
-LOOKS = (4, 7, 10)  # fresh pairs of a suspect after which to decide
+LOOKS = (4, 7, 10)  # fresh pairs of a suspect after which it may be called worse
+GLANCES = (2, *LOOKS)  # … and after which it may be dismissed
 # A smaller change is none: where code and data come to lie in memory is worth as much.
 SMALLEST = {"ratio": 1.03}
 SMALLEST_TIME = 1.05
@@ -61,8 +62,11 @@ def smallest(unit: str) -> float:
 
 
 def is_suspect(factors: Sequence[float], unit: str, larger_is_better: bool = False) -> bool:
-    """Return whether the first pairs look worse, so that fresh ones must decide."""
-    return _worse(effect(factors), larger_is_better).factor > smallest(unit)
+    """Return whether pairs look worse, so that fresh ones must decide.
+
+    By half of the smallest change that counts: a few pairs may miss the other half.
+    """
+    return _worse(effect(factors), larger_is_better).factor > math.sqrt(smallest(unit))
 
 
 def is_better(factors: Sequence[float], unit: str, larger_is_better: bool = False) -> bool:
@@ -81,15 +85,19 @@ def decide(factors: Sequence[float], unit: str, suspects: int, larger_is_better:
     >>> decide([1.25, 1.24, 1.26, 1.25], "seconds", suspects=1)
     'worse'
     """
+    if len(factors) not in GLANCES:
+        return None
+    if not is_suspect(factors, unit, larger_is_better):
+        return "same"
     if len(factors) not in LOOKS:
         return None
     confidence = 1 - 2 * RISK / (suspects * len(LOOKS))  # two-sided; only one side is a false alarm
     found = _worse(effect(factors, confidence), larger_is_better)
     if found.low > smallest(unit):
         return "worse"
-    if found.factor < smallest(unit):
-        return "same"
-    return "unclear" if len(factors) == LOOKS[-1] else None
+    if len(factors) < LOOKS[-1]:
+        return None
+    return "same" if found.factor < smallest(unit) else "unclear"
 
 
 def is_the_denominators(pairs: Sequence[Pair]) -> bool:
