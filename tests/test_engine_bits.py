@@ -1,15 +1,18 @@
-"""Random programs drawn from the table of operations: the two faces and the passes never change a bit."""
+"""Random programs drawn from the table of operations: modes, tiers and passes never change a bit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trgbench import engine
+from trgbench.engine import kernels, schedule, writer
 from trgbench.engine.graph import check
 from trgbench.engine.ops.table import FLOATS, OPS
 from trgbench.errors import InputError
@@ -86,21 +89,51 @@ def eager(f: Callable[[Any], Any], x: np.ndarray, width: int) -> tuple[Any, Any]
     return value.value, leaf.grad
 
 
-@settings(
-    max_examples=PROGRAMS,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-@given(
-    drawn=st.lists(instructions, min_size=1, max_size=6),
-    dtype=st.sampled_from(FLOATS),
-    width=st.sampled_from(sorted(RUNTIMES)),
-)
-def test_eager_traced_and_unoptimised_are_equal(
-    drawn: list[Instruction], dtype: np.dtype, width: int
-) -> None:
+@contextmanager
+def first_tier() -> Iterator[None]:
+    """Compile as where there is no Numba."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels._state, "machine", None)
+        patch.setattr(kernels._state, "possible", False)
+        yield
+
+
+@contextmanager
+def everything_large() -> Iterator[None]:
+    """Compile as if arrays of more than 4 elements were large, which go in blocks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schedule, "SMALL", 4)
+        patch.setattr(writer, "SMALL", 4)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def second_tier() -> None:
+    """Have the compiled tier, where Numba is installed."""
+    if kernels.wanted():
+        kernels.build()
+        kernels._state.load()
+
+
+def drawn_programs(count: int) -> Callable[[Any], Any]:
+    """Run a test on so many random programs."""
+    drawn = given(
+        drawn=st.lists(instructions, min_size=1, max_size=6),
+        dtype=st.sampled_from(FLOATS),
+        width=st.sampled_from(sorted(RUNTIMES)),
+    )
+    quiet = settings(
+        max_examples=count,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    return lambda test: quiet(drawn(test))
+
+
+@drawn_programs(PROGRAMS)
+def test_modes_tiers_and_passes_change_no_bit(drawn: list[Instruction], dtype: np.dtype, width: int) -> None:
     x = np.linspace(0.3, 0.9, 5).astype(dtype)
     f = program(drawn, dtype)
     with np.errstate(all="ignore"):
@@ -108,11 +141,26 @@ def test_eager_traced_and_unoptimised_are_equal(
         check(graph)
         traced = RUNTIMES[width].prepare(graph)
         plain = RUNTIMES[width].prepare(graph, passes=())
+        with first_tier():
+            straight = engine.Runtime(width=width).prepare(graph)
         results = {
             "eager": outcome(lambda: eager(f, x, width)),
             "traced": outcome(lambda: traced(x)),
+            "without Numba": outcome(lambda: straight(x)),
             "without passes": outcome(lambda: plain(x)),
             "eager again": outcome(lambda: eager(f, x, width)),
             "traced again": outcome(lambda: traced(x)),
         }
     assert len(set(results.values())) == 1, f"{results}\n{graph}"
+
+
+@drawn_programs(PROGRAMS // 4)
+def test_blocks_change_no_bit(drawn: list[Instruction], dtype: np.dtype, width: int) -> None:
+    x = np.linspace(0.3, 0.9, 50).astype(dtype)
+    f = program(drawn, dtype)
+    with np.errstate(all="ignore"):
+        graph = engine.value_and_grad(engine.trace(f, engine.spec(x.shape, dtype)))
+        with everything_large():
+            blocks = engine.Runtime(width=width).prepare(graph)
+        plain = RUNTIMES[width].prepare(graph, passes=())
+        assert outcome(lambda: blocks(x)) == outcome(lambda: plain(x)), str(graph)

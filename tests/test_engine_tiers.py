@@ -116,7 +116,7 @@ def test_sums_are_in_numpys_order(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("n", [SMALL + 1, 5000, 8191, 8192, 8193, 100_000, 123_457, 1_000_003])
-@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("width", [1, 2, 3])
 def test_blocks_have_the_bits_of_the_whole(n: int, width: int) -> None:
     x = np.random.default_rng(7).standard_normal(n)
 

@@ -6,8 +6,9 @@ from array import array
 from dataclasses import dataclass, field
 from typing import Any
 
-from trgbench.engine.instructions import FRAME, OPCODES, WORDS
+from trgbench.engine.instructions import BLOCK, FRAME, OPCODES, WORDS
 from trgbench.engine.ops.table import Array
+from trgbench.engine.threads import halves
 
 
 @dataclass
@@ -21,7 +22,13 @@ class Call:
     places: dict[Any, int] = field(default_factory=dict)
     objects: list[str] = field(default_factory=list)  # expressions of arrays that differ from run to run
     sums: int = 0
-    partials: int = 0
+    partials: list[int] = field(default_factory=lambda: [0])  # where the sums over blocks go, for each part
+    registers: set[int] = field(default_factory=set)  # those of `fixed` of which each part has its own
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts, for threads, the elements are cut."""
+        return len(self.partials)
 
     def fixed_place(self, key: int | Array) -> int:
         name = key if isinstance(key, int) else ("constant", id(key))
@@ -42,22 +49,30 @@ class Call:
         places += [0] * (4 - len(places))
         self.words += (OPCODES[name], count, *places, p, q)
 
-    def bound(self, base: int) -> tuple[array[int], array[int], array[int]]:
-        """Return the table, the frame and the code, for a workspace at the address `base`."""
+    def bound(self, base: int) -> tuple[list[array[int]], list[array[int]], array[int]]:
+        """Return a table and a frame for each part, and the code, for a workspace at the address `base`."""
         code = array("q", [*self.words, *self.layouts])
         for at in range(0, len(self.words), WORDS):
             if code[at] == OPCODES["move"]:
                 code[at + 6] += len(self.words)
-        addresses = [base + 8 * key if isinstance(key, int) else key.ctypes.data for key in self.fixed or [0]]
-        table = array("q", [*[0] * len(self.objects), *addresses])
-        values = {
-            "count": len(self.words) // WORDS,
-            "code": code.buffer_info()[0],
-            "table": table.buffer_info()[0] + 8 * len(self.objects),
-            "start": 0,
-            "elements": self.elements,
-            "objects": len(self.objects),
-            "sums": self.sums,
-            "partials": base + 8 * self.partials,
-        }
-        return table, array("q", [values[name] for name in FRAME]), code
+        tables, frames = [], []
+        for part, (start, elements) in enumerate(halves(0, self.elements, self.parts)):
+            table = array("q", [0] * len(self.objects))
+            for key in self.fixed or [0]:
+                if isinstance(key, int):
+                    table.append(base + 8 * (key + (part * BLOCK if key in self.registers else 0)))
+                else:
+                    table.append(key.ctypes.data)
+            values = {
+                "count": len(self.words) // WORDS,
+                "code": code.buffer_info()[0],
+                "table": table.buffer_info()[0] + 8 * len(self.objects),
+                "start": start,
+                "elements": elements,
+                "objects": len(self.objects),
+                "sums": self.sums,
+                "partials": base + 8 * self.partials[part],
+            }
+            tables.append(table)
+            frames.append(array("q", [values[name] for name in FRAME]))
+        return tables, frames, code

@@ -155,9 +155,9 @@ PASSES: tuple[Pass, ...] = (
 
 
 def compile_graph(
-    graph: Graph, sources: Sequence[tuple[str, int]], passes: Sequence[Pass] = PASSES
+    graph: Graph, sources: Sequence[tuple[str, int]], passes: Sequence[Pass] = PASSES, width: int = 1
 ) -> Program:
-    """Compile `graph`; without passes, to NumPy's kernels one by one.
+    """Compile `graph` for so many threads; without passes, to NumPy's kernels one by one.
 
     `sources[i]` says where a run finds input i: ("values", position) or ("seeds", position).
     """
@@ -165,12 +165,12 @@ def compile_graph(
         graph = apply_pass(graph)
     machine = kernels.machine() if passes else None
     if machine is not None:
-        program = _second_tier(graph, sources, machine)
+        program = _second_tier(graph, sources, machine, width)
         if program is not None:
             return program
     program = _first_tier(graph, sources)
     if passes and machine is None and kernels.wanted():
-        program.run = _Counted(program, graph, sources)
+        program.run = _Counted(program, graph, sources, width)
     return program
 
 
@@ -183,10 +183,10 @@ def _first_tier(graph: Graph, sources: Sequence[tuple[str, int]]) -> Program:
 
 
 def _second_tier(
-    graph: Graph, sources: Sequence[tuple[str, int]], machine: kernels.Machine
+    graph: Graph, sources: Sequence[tuple[str, int]], machine: kernels.Machine, width: int
 ) -> Program | None:
     """Return the program, or None if there is nothing in it for the machine."""
-    planner = Planner(graph, sources, machine)
+    planner = Planner(graph, sources, machine, width)
     lines, calls = planner.plan()
     if not calls:
         return None
@@ -219,8 +219,11 @@ class _Pool:
 class _Counted:
     """A program of the first tier that says what its runs cost, and moves up when the machine is there."""
 
-    def __init__(self, program: Program, graph: Graph, sources: Sequence[tuple[str, int]]) -> None:
+    def __init__(
+        self, program: Program, graph: Graph, sources: Sequence[tuple[str, int]], width: int
+    ) -> None:
         self.program = program
+        self.width = width
         self.run = program.run
         self.graph = graph
         self.sources = sources
@@ -231,7 +234,7 @@ class _Counted:
         kernels.spent(time.perf_counter() - start)
         machine = kernels.machine()
         if machine is not None:
-            better = _second_tier(self.graph, self.sources, machine)
+            better = _second_tier(self.graph, self.sources, machine, self.width)
             self.program.run = self.run if better is None else better.run
         elif not kernels.wanted():
             self.program.run = self.run

@@ -309,7 +309,7 @@ class Session:
             return
         if derivative.program is None:
             with collection_paused():
-                self.runtime.cache.resize(key, derivative.prepare(tape.values))
+                self.runtime.cache.resize(key, derivative.prepare(tape.values, width))
         if derivative.program.blas:
             activate(width)
         cotangents = derivative.program.run(tape.values, seeds)

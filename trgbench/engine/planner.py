@@ -20,6 +20,7 @@ from trgbench.engine.instructions import BLOCK, MOVING, SCALAR, WHOLE
 from trgbench.engine.kernels import Machine
 from trgbench.engine.ops.table import FLOATS
 from trgbench.engine.schedule import NUMPY, VIEW, WHOLES, Step, size
+from trgbench.engine.threads import ENOUGH, added, spread
 from trgbench.engine.writer import Writer
 
 Run = Callable[[Sequence[Any], Sequence[Any]], tuple]
@@ -28,9 +29,12 @@ Run = Callable[[Sequence[Any], Sequence[Any]], tuple]
 class Planner(Writer):
     """Writes the program of a graph."""
 
-    def __init__(self, graph: Graph, sources: Sequence[tuple[str, int]], machine: Machine) -> None:
+    def __init__(
+        self, graph: Graph, sources: Sequence[tuple[str, int]], machine: Machine, width: int
+    ) -> None:
         super().__init__(graph, sources, machine.exact)
         self.machine = machine
+        self.width = width
         self.calls: list[Call] = []
         self.registers: dict[int, int] = {}  # where a value lives during one call over blocks
 
@@ -133,7 +137,7 @@ class Planner(Writer):
         if node.op.name == "sum":
             place = self._operand(call, node.inputs[0])
             call.add("partial", 0, [0, place], call.sums)
-            self.static[node.first] = call.partials + call.sums
+            self.static[node.first] = call.partials[0] + call.sums
             self.last[node.first] = -1  # its memory is the call's
             call.sums += 1
             return
@@ -147,7 +151,8 @@ class Planner(Writer):
                 self.lines.append(f"{name} = empty({self._literal(self.specs[at].shape)})")
                 targets[each.op.name] = 4 * call.object_place(name) + MOVING
             else:
-                self.registers[at] = self._allocate(BLOCK)
+                self.registers[at] = self._allocate(BLOCK * call.parts)
+                call.registers.add(self.registers[at])
                 targets[each.op.name] = 4 * call.fixed_place(self.registers[at]) + WHOLE
         if len(step.nodes) == 2:
             call.add("sincos", 0, [targets["sin"], operands[0], operands[0], targets["cos"]])
@@ -156,7 +161,7 @@ class Planner(Writer):
             call.add(name, 0, [targets[node.op.name], *operands])
         for i in {self.root.get(i, i) for i in node.inputs}:
             if self.last.get(i) == number and i in self.registers:
-                self._release(self.registers.pop(i), BLOCK)
+                self._release(self.registers.pop(i), BLOCK * call.parts)
 
     # --- the whole ---
 
@@ -180,7 +185,7 @@ class Planner(Writer):
                     self._free([i for node in step.nodes for i in (*node.inputs, *node.results)], number)
             if kind[0] == "blocks":
                 for offset in self.registers.values():
-                    self._release(offset, BLOCK)
+                    self._release(offset, BLOCK * call.parts)
                 self.registers.clear()
                 for position, step in enumerate(steps, start=end - len(steps) + 1):
                     self._free([i for node in step.nodes for i in (*node.inputs, *node.results)], position)
@@ -191,23 +196,34 @@ class Planner(Writer):
         self._return()
         return self.lines, len(self.calls)
 
-    def _partials(self, elements: int, steps: list[Step]) -> int:
-        """Return memory for the sums over blocks: one for each sum and level of halving."""
+    def _partials(self, elements: int, steps: list[Step]) -> list[int]:
+        """Return memory for the sums over blocks, for each part: one for each sum and level of halving."""
+        parts = 1 if elements < ENOUGH else 2 ** (self.width - 1).bit_length()
         sums = sum(step.nodes[0].op.name == "sum" for step in steps)
-        return self._allocate(sums * (elements.bit_length() + 1)) if sums else 0
+        return [self._allocate(sums * (elements.bit_length() + 1)) if sums else 0 for _ in range(parts)]
 
     def _emit(self, call: Call) -> None:
         number, count = len(self.calls), len(call.objects)
         self.calls.append(call)
+        tables = [f"t{number}_{part}" for part in range(call.parts)]
         numbered = [place for place, text in enumerate(call.objects) if text.startswith("values[")]
         if count > 8 and len(numbered) == count:
             positions = [int(text[7:-1]) for text in reversed(call.objects)]
             self.names[f"g{number}"] = operator.itemgetter(*positions)
-            self.lines.append(f't{number}[:{count}] = array("q", map(id, g{number}(values)))')
+            targets = " = ".join(f"{table}[:{count}]" for table in tables)
+            self.lines.append(f'{targets} = array("q", map(id, g{number}(values)))')
         else:
             for place, text in enumerate(call.objects):
-                self.lines.append(f"t{number}[{count - 1 - place}] = id({text})")
-        self.lines.append(f"{'run' if call.elements < 32 * BLOCK else 'run_released'}(f{number})")
+                targets = " = ".join(f"{table}[{count - 1 - place}]" for table in tables)
+                self.lines.append(f"{targets} = id({text})")
+        if call.parts > 1:
+            self.names["spread"] = spread
+            self.lines.append(f"spread({self.width}, run_released, f{number})")
+            for k in range(call.sums):
+                terms = [f"m[{first + k}]" for first in call.partials]
+                self.lines.append(f"{terms[0]} = {added(terms)}")
+        else:
+            self.lines.append(f"{'run' if call.elements < 32 * BLOCK else 'run_released'}(f{number})")
 
     def _return(self) -> None:
         returned: list[str] = []
@@ -247,8 +263,11 @@ class Planner(Writer):
             names[name] = view if matrix is None else view.transpose(matrix[0]).reshape(matrix[1])
         kept: list[Any] = [workspace]
         for number, call in enumerate(self.calls):
-            table, frame, code = call.bound(base)
-            names[f"t{number}"], names[f"f{number}"] = table, frame.buffer_info()[0]
-            kept += [frame, code]
+            tables, frames, code = call.bound(base)
+            for part, table in enumerate(tables):
+                names[f"t{number}_{part}"] = table
+            addresses = [frame.buffer_info()[0] for frame in frames]
+            names[f"f{number}"] = addresses if call.parts > 1 else addresses[0]
+            kept += [frames, code]
         names["run"], names["run_released"], names["kept"] = self.machine.run, self.machine.run_released, kept
         return names

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
 import threadpoolctl
 
 from trgbench.engine.compiler import PASSES, Pass, Program, compile_graph
 from trgbench.engine.graph import Fingerprint, Graph, as_graph, collection_paused
 from trgbench.engine.memory import keep_freed_pages
-from trgbench.engine.ops.table import Spec, as_array
+from trgbench.engine.ops.table import Array, Spec, as_array
 from trgbench.errors import InputError, check_integer
 
 Entry = TypeVar("Entry")
@@ -135,17 +136,23 @@ class PreparedProgram:
         """
         if len(arrays) != len(self.specs):
             raise InputError(f"the program was prepared for {len(self.specs)} arguments; got {len(arrays)}")
-        values = [as_array(x, spec.dtype) for x, spec in zip(arrays, self.specs, strict=True)]
-        for position, (value, spec) in enumerate(zip(values, self.specs, strict=True)):
-            if value.shape != spec.shape or value.dtype is not spec.dtype:
-                raise InputError(
-                    f"argument {position + 1} must be {spec}, for which the program was prepared; "
-                    f"got {Spec(value.shape, value.dtype)}; prepare another program for it"
-                )
+        values: list[Array] = []
+        for x, spec in zip(arrays, self.specs, strict=True):
+            usable = x.__class__ is np.ndarray and x.dtype is spec.dtype and x.shape == spec.shape
+            values.append(x if usable and x.flags.c_contiguous else self._fitting(x, spec, len(values) + 1))
         if self.program.blas:
             activate(self.width)
         outputs = self.program.run(values, ())
         return outputs[0] if self.single else outputs
+
+    def _fitting(self, x: Any, spec: Spec, position: int) -> Array:
+        value = as_array(x, spec.dtype)
+        if value.shape != spec.shape or value.dtype is not spec.dtype:
+            raise InputError(
+                f"argument {position} must be {spec}, for which the program was prepared; "
+                f"got {Spec(value.shape, value.dtype)}; prepare another program for it"
+            )
+        return value
 
 
 @dataclass(frozen=True)
@@ -153,7 +160,7 @@ class Runtime:
     """Prepares graphs, and owns the cache that eager sessions and prepared programs share.
 
     Args:
-        width: threads that BLAS may use.
+        width: threads that BLAS, and the compiled tier on large arrays, may use.
         cache: bounds of the cache; a fresh one by default.
 
     >>> from trgbench import engine
@@ -179,7 +186,7 @@ class Runtime:
 
         def make() -> tuple[PreparedProgram, int]:
             sources = [("values", position) for position in range(len(graph.inputs))]
-            program = compile_graph(graph, sources, passes)
+            program = compile_graph(graph, sources, passes, self.width)
             specs = tuple(graph.specs[i] for i in graph.inputs)
             return PreparedProgram(program, specs, graph.single, self.width), program.nbytes
 

@@ -92,7 +92,7 @@ class Derivative:
         self.program: Program | None = None
         self.wrt: tuple[int, ...] = ()  # the slots that the program's outputs are cotangents of
 
-    def prepare(self, values: Sequence[Any]) -> int:
+    def prepare(self, values: Sequence[Any], width: int) -> int:
         """Make the program from values on a tape and seeds to cotangents; return the bytes it retains."""
         graph, active = recorded_graph(self.fingerprint, values)
         boundary = len(graph.specs)
@@ -106,7 +106,7 @@ class Derivative:
         extended.inputs = [*residuals, *seeds]
         sources = [("values", slot) for slot in residuals] + [("seeds", i) for i in range(len(seeds))]
         self.wrt = tuple(slot for slot, _ in found)
-        self.program = compile_graph(extended, sources)
+        self.program = compile_graph(extended, sources, width=width)
         return self.program.nbytes + self.path_bytes()
 
     def sweep(self, values: Sequence[Any], seeds: Sequence[Any], tensor: Callable[[Any], Tensor]) -> Any:
