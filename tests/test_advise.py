@@ -183,11 +183,11 @@ def test_costs_are_measured_once(
     assert main([*ADVISE, "--evaluations", "100"]) == DONE
     out, err = capsys.readouterr()
     content = json.loads(out)
-    assert content["recommended"] == {"backend": "native", "mode": "traced"}
+    assert content["recommended"] == {"backend": "native", "mode": "traced", "svd": "safe"}
     assert err == ""
     assert len(asked) == len(set(asked)) == 12
     assert main([*ADVISE, "--evaluations", "1"]) == DONE  # another question, the same costs
-    assert json.loads(capsys.readouterr().out)["recommended"] == {"backend": "native", "mode": "eager"}
+    assert json.loads(capsys.readouterr().out)["recommended"]["mode"] == "eager"
     assert len(asked) == 12
     assert main([*ADVISE, "--changing-shape"]) == DONE
     assert len(asked) == 24

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from trgbench.advise.costs import Combination, Costs, Setting, break_even
@@ -59,10 +59,10 @@ def advise(question: Question, measured: Mapping[Combination, Costs]) -> Advice:
     excluded |= consensus(usable)
     for key, costs in measured.items():
         early = key.mode.startswith("traced") if costs.traced is None else costs.traced
-        if key.svd != "safe" and key not in excluded:
+        if key.svd == "builtin" and key not in excluded:
             # Its time is that of the safe rule; what it is measured for is whether it is finite.
             excluded[key] = "finite here, and no faster: the safe rule does the same work"
-        elif key.svd == "safe" and question.value_branches and early:
+        elif key.svd != "builtin" and question.value_branches and early:
             excluded[key] = "cannot branch on a value: it is traced before there are values; compute both "
             excluded[key] += "branches and choose with `where`"
     usable = {key: costs for key, costs in usable.items() if key not in excluded}
@@ -125,7 +125,7 @@ def recommendation(advice: Advice) -> str:
         key
         for key, costs in advice.costs.items()
         if costs.given_up and advice.excluded[key] == costs.why_not and costs.at_least < spent
-        if key.svd == "safe"
+        if key.svd != "builtin"
     ]
     if unknown:
         names = (
@@ -151,7 +151,7 @@ def as_json(advice: Advice) -> dict[str, Any]:
         },
         "model": MODEL[question.setting.changing_shape],
         "chart": chart(question),
-        "recommended": advice.best and {"backend": advice.best.backend, "mode": advice.best.mode},
+        "recommended": advice.best and asdict(advice.best),
         "recommendation": recommendation(advice),
         "combinations": [
             {

@@ -67,7 +67,7 @@ def compute(sizes: dict[str, int], evaluations: int, request: dict[str, Any]) ->
     start = clock()
     for number, problem in enumerate(made):
         if number == 0 or changing:  # preparing ends with a gradient
-            built = library.prepare(problem, request["mode"], request["threads"]).built
+            built = library.prepare(problem, request["mode"], request["threads"], request["svd"]).built
             x = built.asarray(problem.example)
         else:
             built.run(x)

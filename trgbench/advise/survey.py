@@ -39,7 +39,7 @@ SLOW = (
 
 
 def combinations(setting: Setting) -> list[Combination]:
-    """Return what to measure, quick ones first; of TRG also the libraries' own SVD rules, once a backend."""
+    """Return what to measure, quick ones first; of TRG also the other SVD rules."""
     from trgbench import backends  # here, because it loads NumPy
 
     found = [
@@ -48,7 +48,14 @@ def combinations(setting: Setting) -> list[Combination]:
         for mode in backends.MODES
         if setting.problem == "trg" or mode != "forward"
     ]
-    if setting.problem == "trg":  # the libraries' own SVD rules, in one mode; native has only the safe rule
+    if setting.problem == "trg":
+        found += [
+            Combination("native", mode, rule)
+            for rule in backends.get("native").svd_rules
+            if rule != "safe"
+            for mode in ("eager-staged", "traced-staged")
+        ]
+        # The libraries' own rules, in one mode: whether they are finite is all that matters.
         found += [
             Combination(name, "traced" if (name, "eager") in SLOW else "eager", "builtin")
             for name in backends.names()
@@ -57,7 +64,7 @@ def combinations(setting: Setting) -> list[Combination]:
 
     def slowness(key: Combination) -> tuple[bool, int]:
         slow = SLOW.index((key.backend, key.mode)) if (key.backend, key.mode) in SLOW else -1
-        return slow >= 0 and key.svd != "safe", slow
+        return slow >= 0 and key.svd == "builtin", slow
 
     return sorted(found, key=slowness)
 
@@ -91,7 +98,7 @@ def measure_one(setting: Setting, combination: Combination, limit: float) -> Cos
         "threads": setting.threads,
         "changing_shape": setting.changing_shape,
         **dataclasses.asdict(combination),
-        "only_check": combination.svd != "safe",
+        "only_check": combination.svd == "builtin",
     }
     said, since, ending = ask(request, limit)
     fields = {name: said[name] for name in Costs.__dataclass_fields__ if name in said}
