@@ -113,7 +113,8 @@ def leading(operator: Operator, k: int, count: int) -> Triplets | None:
     look = max(count, k) + width  # the dimension at which to look at the Ritz triplets
     if look > most:
         return None
-    u_basis, v_basis = (np.empty((length, most), operator.dtype) for length in (m, n))
+    # By columns: a third of the price in a product with the leading ones.
+    u_basis, v_basis = (np.empty((length, most), operator.dtype, order="F") for length in (m, n))
     small = np.zeros((most, most), operator.dtype)
     block = _first_block(n, width, operator.dtype)
     v_basis[:, :width] = block

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
+from scipy.linalg import lapack
 
 from trgbench import cut_svd
 from trgbench.engine.ops import lanczos
@@ -56,11 +57,13 @@ def _svd_infer(a: Spec, k: int) -> tuple[Spec, ...]:
 
 def full_svd(a: Array) -> cut_svd.Factors:
     """Return the thin SVD U (m, p), s (p,), Vᵀ (p, n) of a finite matrix, p = min(m, n)."""
-    try:
-        u, s, vh = np.linalg.svd(a, full_matrices=False)
-    except np.linalg.LinAlgError:  # divide and conquer did not converge: the slower QR iteration does
+    # LAPACK stores by columns, so that it sees Aᵀ = V S Uᵀ, and gives Vᵀ and U as they are wanted.
+    divide_and_conquer = lapack.dgesdd if a.dtype == np.float64 else lapack.sgesdd
+    v, s, uh, failed = divide_and_conquer(a.T, full_matrices=0)
+    if failed:  # it did not converge: the slower QR iteration does
         u, s, vh = scipy.linalg.svd(a, full_matrices=False, lapack_driver="gesvd")
-    return u, s, vh
+        return u, s, vh
+    return uh.T, s, v.T
 
 
 def warn_of_tie(s: Array, k: int, p: int) -> None:
