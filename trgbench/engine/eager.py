@@ -304,7 +304,9 @@ class Session:
         seeds = [seed for _, seed in seeded.values() if seed is not None]
         if derivative.program is None and derivative.sweeps < SWEEPS:
             derivative.sweeps += 1
-            for slot, cotangent in derivative.sweep(tape.values, seeds, functools.partial(Tensor, self)):
+            with collection_paused():
+                swept = derivative.sweep(tape.values, seeds, functools.partial(Tensor, self))
+            for slot, cotangent in swept:
                 _give(pending, tape.inputs[slot], cotangent)
             return
         if derivative.program is None:

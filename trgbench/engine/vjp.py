@@ -67,13 +67,16 @@ def pull_back(
     active = _depends_on(nodes, wrt)
     wanted_values = set(wrt)
     for node in reversed(nodes):
-        cts = [cotangents.pop(i, None) if i not in wanted_values else cotangents.get(i) for i in node.results]
         wanted = [i in active for i in node.inputs]
-        if not any(wanted) or all(ct is None for ct in cts):
+        if True not in wanted:
+            continue
+        results = node.results if node.op.outputs > 1 else (node.first,)
+        cts = [cotangents.get(i) if i in wanted_values else cotangents.pop(i, None) for i in results]
+        if all(ct is None for ct in cts):
             continue
         contributions = node.op.vjp(
             cts,
-            [value(i) for i in node.results],
+            [value(i) for i in results],
             [value(i) for i in node.inputs],
             node.parameters,
             wanted,
