@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -245,6 +246,8 @@ def test_a_request_that_cannot_be_carried_out(
 ) -> None:
     repository = scratch(1.0)
     monkeypatch.chdir(repository.root)
+    # asv imports its plugins from ".", and Python remembers which folder that was the first time.
+    monkeypatch.delitem(sys.path_importer_cache, ".", raising=False)
     monkeypatch.setenv("HOME", repository.env["HOME"])
     assert main(["nightly", *arguments.split(" ")]) == 2
     assert says in capsys.readouterr().err
