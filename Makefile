@@ -3,11 +3,13 @@
 PYTHON ?= python3.11
 HTML ?= html
 # For make bench, bench-full, bench-study and history: another commit (or several, or a range), the name of
-# this machine, or FRESH=1 to measure again what there are records of. N for make history.
+# this machine, or FRESH=1 to measure again what there are records of. N for make history. WAIT for these and
+# publish: how many seconds to wait for another writer.
 COMMIT ?= HEAD
 N ?= 5
 MACHINE ?=
 FRESH ?=
+WAIT ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help test test-slow lint bench bench-full bench-study history publish smoke preview clean
@@ -15,7 +17,7 @@ FRESH ?=
 # asv looks for python3.11 on the path to make its own environment with.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-suite = .venv/bin/python -m trgbench.suite
+suite = .venv/bin/python -m trgbench.suite $(if $(WAIT),--wait $(WAIT))
 options = $(if $(MACHINE),--machine $(MACHINE)) $(if $(FRESH),--fresh)
 last = $(if $(filter HEAD,$(COMMIT)),--last $(N),$(COMMIT))
 

@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         root = configuration.enter(Path.cwd())
-        with writer(configuration.LOCK, " ".join(["make", options.profile]), options.wait):
+        with writer(configuration.LOCK, f"{parser.prog} {options.profile}", options.wait):
             return publish(root) if options.profile == "publish" else measure(root, options)
     except (InputError, Trouble) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -108,18 +108,18 @@ def summarise(bench: Bench, commits: Sequence[str], html: Path, numbers: int) ->
     console.print(*headline.tables(found[-1]))
     counts = Counter(record.outcome for known in found for record in known)
     console.print(f"{counts['measured']} combinations measured, {numbers} numbers published in {html}/")
-    failures = {
-        commit: grouped(bench.journal.of(commit, env.name).failures)
+    failed = [
+        f"failed at {commit[:8]}: {text}"
         for commit in commits
         for env in bench.environments
-    }
-    for commit, failed in failures.items():
-        for text in failed:
-            console.print(f"failed at {commit[:8]}: {text}", style="bold red", markup=False, soft_wrap=True)
+        for text in grouped(bench.journal.of(commit, env.name).failures)
+    ]
+    for line in failed:
+        console.print(line, style="bold red", markup=False, soft_wrap=True)
     if not counts["measured"]:
         return BROKEN
     console.print(f"open the dashboard: {html}/dashboard.html, or make preview HTML={html}", markup=False)
-    return BROKEN if any(failures.values()) else FINE
+    return BROKEN if failed else FINE
 
 
 if __name__ == "__main__":

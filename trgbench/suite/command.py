@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import functools
-import math
 from collections.abc import Callable
 from pathlib import Path
 
 from trgbench.console import strict_json
-from trgbench.errors import InputError, check_choice, shown
+from trgbench.errors import check_choice
 from trgbench.suite.gate.command import Progress, trouble_ends_with
 from trgbench.suite.profiles import PROFILES
 
@@ -56,8 +55,6 @@ def run(args: argparse.Namespace) -> int:
     from trgbench.suite.gate.run import compare
 
     check_choice("profile", args.profile, PROFILES)
-    if not isinstance(args.wait, float) or not 0 <= args.wait < math.inf:
-        raise InputError(f"--wait takes a number of seconds, at least 0; got {shown(args.wait)}")
     outputs = [None if path is None else path.absolute() for path in (args.json, args.markdown)]
     for path in filter(None, outputs):
         check_writable(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import platform
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from trgbench.errors import InputError, shown
 from trgbench.suite.commits import Trouble
 
 # What a writer starts inherits this variable, so that what it leaves behind when it is killed can be found.
@@ -35,8 +37,11 @@ def writer(path: Path, what: str, wait: float = 0.0) -> Iterator[None]:
         wait: seconds to wait for another owner.
 
     Raises:
+        InputError: if `wait` is no such number.
         Trouble: if another process holds it, with its name.
     """
+    if not isinstance(wait, int | float) or not 0 <= wait < math.inf:  # type: ignore[redundant-expr]
+        raise InputError(f"--wait takes a number of seconds, at least 0; got {shown(wait)}")
     path = path.absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
     owner = {"what": what, "pid": os.getpid(), "host": platform.node()}
@@ -55,7 +60,8 @@ def writer(path: Path, what: str, wait: float = 0.0) -> Iterator[None]:
             lock.acquire(timeout=wait, poll_interval=POLL_SECONDS)
         except Timeout:
             raise Trouble(
-                f"{_owner(path)} is at work in this checkout; let it finish, or wait for it: --wait SECONDS"
+                f"{_owner(path)} is at work in this checkout; let it finish, or wait for it: --wait SECONDS "
+                f"(with make: WAIT=SECONDS)"
             ) from None
     try:
         mark = f"{MARK}={path}"

@@ -73,7 +73,7 @@ class Bench:
         os.environ.setdefault("PYTHONFAULTHANDLER", "1")
 
     def measure(self, commit: str, fresh: bool = False) -> int:
-        """Measure what there is no record of at `commit`, or everything, and return how many benchmarks ran.
+        """Measure what there is no record of at `commit`, or everything; return how many benchmarks that is.
 
         Raises:
             Trouble: if asv's environment cannot be made.
@@ -97,7 +97,7 @@ class Bench:
                 self.journal.failed(commit, env.name, BUILD, [Failure(BUILD, "", reason)])
                 skip_benchmarks(left, env, results=results)
                 store.keep(self.results, results.save)
-                return 0
+                return len(left)
             self.journal.failed(commit, env.name, BUILD, [])
             for name in sorted(left):
                 self._run(env, left.filter_out(left.keys() - {name}), results)
