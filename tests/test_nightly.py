@@ -21,7 +21,9 @@ from asv.results import Results
 from asv.runner import BenchmarkResult
 
 from trgbench.__main__ import main
-from trgbench.suite import site
+from trgbench.suite import nightly, site
+from trgbench.suite.commits import Commit
+from trgbench.suite.journal import Verdict
 
 Make = Callable[..., Any]
 TIMED_GATE = "\nStep.time_step.gate, Figure.track_figure.gate = {}, None\n"
@@ -332,3 +334,14 @@ def test_two_environments_stand_beside_each_other(scratch: Make) -> None:
     values = [json.loads(graph.read_text())[0][1] for graph in graphs if graph.parent.name != "summary"]
     assert sorted(values) == [[1.0, 2.0], [3.0, 6.0]]
     assert not repository.nightly()[0]["news"]  # the other environment's records are none of its own
+
+
+def test_a_slower_commit_stays_the_verdict_of_a_night_that_ends_early() -> None:
+    commit = Commit("0" * 40, "a change", "main")
+    report = nightly.Report("here", "quick", "main", news=True, error="the disk is full")
+    assert (report.exit_code, report.summary) == (3, "broken; it ended early: the disk is full")
+    report.nights.append(nightly.Night(commit, 3, [], Verdict("slower", "1" * 40)))
+    assert report.exit_code == 1
+    assert report.summary == "slower: 00000000 a change; it ended early: the disk is full"
+    report.error = ""
+    assert report.summary == "slower: 00000000 a change (1 new commit of main, on here)"

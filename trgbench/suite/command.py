@@ -72,4 +72,4 @@ def run(args: argparse.Namespace) -> int:
         if path is not None:
             write(path, text)
     print("", *report.lines(), sep="\n")
-    return report.code
+    return report.exit_code

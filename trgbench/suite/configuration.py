@@ -80,8 +80,9 @@ def check_work_tree(root: Path, branch: str, results: str) -> None:
     changed = ("status", "--porcelain", "--untracked-files=no", "--", ".", f":(exclude){results}")
     new = ("ls-files", "--others", "--exclude-standard", "--", "benchmarks")
     if found := git(*changed, folder=root).splitlines() + git(*new, folder=root).splitlines():
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         raise Trouble(
-            f"{shown(found[0].split(maxsplit=1)[-1])} differs from {branch} (and {len(found) - 1} others); "
+            f"{shown(found[0].split(maxsplit=1)[-1])} differs from {branch}{more}; "
             f"commit your changes, or put them away: git stash --include-untracked"
         )
 

@@ -146,7 +146,7 @@ def grouped(failures: Sequence[Failure]) -> list[str]:
         reasons.setdefault(failure.reason, []).append(str(failure))
     return [
         f"{reason if names == [BUILD] else f'{names[0]}: {reason}'}"
-        + (f" (and so {len(names) - 1} others)" if len(names) > 1 else "")
+        + (f" (and so {len(names) - 1} more)" if len(names) > 1 else "")
         for reason, names in reasons.items()
     ]
 

@@ -12,8 +12,8 @@ from trgbench.console import one_line
 from trgbench.errors import InputError, check_integer
 from trgbench.suite import configuration, machines, names, site, store
 from trgbench.suite.commits import Commit, Trouble, find_commit
+from trgbench.suite.gate.report import NO_REGRESSION, REGRESSION, change_text, plain
 from trgbench.suite.gate.report import Report as GateReport
-from trgbench.suite.gate.report import change_text, plain
 from trgbench.suite.journal import Failure, Verdict, grouped
 from trgbench.suite.lock import writer
 from trgbench.suite.measuring import Bench
@@ -38,7 +38,7 @@ class Night:
     details: str = ""  # the gate's report, as Markdown
 
     @property
-    def code(self) -> int:
+    def exit_code(self) -> int:
         if self.verdict.state == "slower":
             return SLOWER
         return BROKEN if self.failures or not self.measured or self.verdict.state == "undecided" else FINE
@@ -68,33 +68,28 @@ class Report:
     error: str = ""
 
     @property
-    def code(self) -> int:
-        codes = {night.code for night in self.nights}
+    def exit_code(self) -> int:
+        codes = {night.exit_code for night in self.nights}
         return next((code for code in (SLOWER, BROKEN) if code in codes), BROKEN if self.error else FINE)
 
     @property
     def summary(self) -> str:
         """How it went, in one line."""
+        said = OUTCOMES[self.exit_code]
+        worst = [night.commit for night in self.nights if night.exit_code == self.exit_code]
+        if worst and said != "fine":
+            said += f": {worst[-1].short} {worst[-1].subject}"
         if self.error:
-            return f"broken: {self.error}"
-        if not self.nights:
-            return f"there is nothing on {self.branch} to measure"
-        worst = next(night for night in self.nights[::-1] if night.code == self.code)
-        said = {SLOWER: f"slower: {worst.commit.short} {worst.commit.subject}", FINE: "fine"}.get(
-            self.code, f"broken: {worst.commit.short} {worst.commit.subject}"
-        )
-        news = (
-            f"{len(self.nights)} new commits of {self.branch}"
-            if self.news
-            else f"nothing new on {self.branch}"
-        )
-        return f"{said} ({news}, on {self.machine})"
+            return f"{said}; it ended early: {self.error}"
+        count = len(self.nights)
+        news = f"{count} new commit{'s' if count > 1 else ''} of" if self.news else "nothing new on"
+        return f"{said} ({news} {self.branch}, on {self.machine})"
 
     def as_json(self) -> dict[str, Any]:
         return {
             "format": 1,
-            "exit_code": self.code,
-            "outcome": OUTCOMES[self.code],
+            "exit_code": self.exit_code,
+            "outcome": OUTCOMES[self.exit_code],
             "summary": self.summary,
             "machine": self.machine,
             "profile": self.profile,
@@ -105,7 +100,7 @@ class Report:
                 {
                     "commit": night.commit.hash,
                     "subject": night.commit.subject,
-                    "outcome": OUTCOMES[night.code],
+                    "outcome": OUTCOMES[night.exit_code],
                     "measured": night.measured,
                     "failures": [asdict(failure) for failure in night.failures],
                     "verdict": asdict(night.verdict),
@@ -123,7 +118,7 @@ class Report:
         for night in self.nights:
             found.append(f"  {night.commit.short}  {night.commit.subject}")
             found.append(
-                f"    {OUTCOMES[night.code]}: {night.measured} measured, {len(night.failures)} failed"
+                f"    {OUTCOMES[night.exit_code]}: {night.measured} measured, {len(night.failures)} failed"
             )
             found += [f"    {says}" for says in night.verdict.says]
             found += [f"    failed: {text}" for text in grouped(night.failures)]
@@ -136,7 +131,7 @@ class Report:
     def markdown(self) -> str:
         """The whole as Markdown, for the page of a run or for an issue."""
         rows = [
-            f"| `{night.commit.short}` | {plain(night.commit.subject)} | {OUTCOMES[night.code]} "
+            f"| `{night.commit.short}` | {plain(night.commit.subject)} | {OUTCOMES[night.exit_code]} "
             f"| {night.measured} | {len(night.failures)} | {plain('; '.join(night.verdict.says))} |"
             for night in self.nights
         ]
@@ -230,8 +225,8 @@ class Work:
             night.verdict, night.details = self._judge(night)
             self.bench.journal.judged(commit, self.environment, night.verdict)
             self.report.nights.append(night)
-        if not chosen and self.mainline:
-            self.report.nights.append(self._night(next(filter(self._known, self.mainline))))
+        if not chosen:
+            self.report.nights.append(self._night(self.mainline[0]))
 
     def accept(self, commit: Commit) -> None:
         """Call a commit good that was slower.
@@ -288,7 +283,7 @@ class Work:
         says = [f"against {base[:8]}: {found.summary.partition(',')[0]}"]
         says += [f"{worse.benchmark} {change_text(worse)}" for worse in found.regressions]
         says += [f"{missing.benchmark}: {missing.reason}" for missing in found.open]
-        state = {FINE: "good", SLOWER: "slower"}.get(found.exit_code, "undecided")
+        state = {NO_REGRESSION: "good", REGRESSION: "slower"}.get(found.exit_code, "undecided")
         if state == "slower" and (first := self._slower_since(base, night.commit.hash)):
             says.insert(1, f"it was so already at {first[:8]}")
         return Verdict(state, base, tuple(says)), found.markdown()
