@@ -37,14 +37,14 @@ if environment := os.environ.get("ASV_ENV_DIR"):
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{environment}/compiled/torch"
 
 Function = Callable[..., Any]
-Quick = dict[str, list[Any]]
+Part = dict[str, list[Any]]
 
 
 def benchmark(
     pretty_name: str,
     *,
-    quick: Quick | list[Quick] | None = None,
-    gate: Quick | list[Quick] | None = None,
+    quick: Part | list[Part] | None = None,
+    gate: Part | list[Part] | None = None,
     tolerance: float | None = None,
     larger_is_better: bool = False,
 ) -> Callable[[Function], Function]:

@@ -11,7 +11,6 @@ from benchmarks.common import BACKENDS, MODES, benchmark, call_of, ratio, ready
 
 PROBLEMS = {"vector(1000)": ("vector", 1000), "chain(100)": ("chain", 100), "trg(16, 20)": ("trg", 16, 20)}
 COMPARISONS = ("eager / traced", "eager-staged / traced-staged", "eager / eager-staged")
-NATIVE = "native"
 
 
 class Ratio:
@@ -56,11 +55,11 @@ class Size(Ratio):
 class Peers(Ratio):
     """Our engine over another library's, in one process and on the same CPU."""
 
-    params = (tuple(name for name in BACKENDS if name != NATIVE), MODES, tuple(PROBLEMS))
+    params = (tuple(name for name in BACKENDS if name != "native"), MODES, tuple(PROBLEMS))
     param_names = ("peer", "mode", "problem")
 
     def setup(self, peer: str, mode: str, problem: str) -> None:
-        self.calls = [call_of(ready(backend, mode, 1, *PROBLEMS[problem])) for backend in (NATIVE, peer)]
+        self.calls = [call_of(ready(backend, mode, 1, *PROBLEMS[problem])) for backend in ("native", peer)]
 
     @benchmark(
         "Time of native over JAX and PyTorch",

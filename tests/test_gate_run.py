@@ -295,7 +295,7 @@ def test_the_state_of_a_checkout_is_told_with_its_remedy(repository: Make, tmp_p
         assert done.stderr.count("\n") == 1
         return done.stderr
 
-    assert "git branch, a tag or a hash" in told(2, "nonsense").replace("give a branch", "git branch")
+    assert "give a branch, a tag or a hash" in told(2, "nonsense")
     assert "names no commit" in told(2, "--", "-p")
     assert "names no commit" in told(2, "HEAD", "HEAD:trgbench")
     assert "regular expression" in told(2, "HEAD", "--only", "(")

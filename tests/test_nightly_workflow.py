@@ -69,7 +69,7 @@ def test_it_has_the_whole_history_and_publishes_whatever_the_outcome() -> None:
     ]
 
 
-def test_the_options_of_the_command_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_options_of_the_command_are_there() -> None:
     from trgbench.__main__ import make_parser
 
     words = COMMANDS[2].replace('"', "").split()[1:]

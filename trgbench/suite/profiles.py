@@ -14,7 +14,7 @@ class Profile:
     """A part of the suite.
 
     Attributes:
-        results: asv's records. Only the full profile writes where history is kept; the others stay out of it.
+        results: asv's records. By themselves only `full` and `history` write where history is kept.
         html: the dashboard that is made of them.
         attributes: what asv is to override in every benchmark.
         quick_only: whether to run only what each benchmark names in its attribute `quick`.
@@ -55,10 +55,10 @@ def pattern(benchmark: Mapping[str, Any], parts: Any) -> str:
     if not benchmark["params"]:
         return f"^{name}$"
     combinations = []
-    for quick in parts if isinstance(parts, list) else [parts]:
+    for part in parts if isinstance(parts, list) else [parts]:
         choices = []
         for parameter, values in zip(benchmark["param_names"], benchmark["params"], strict=True):
-            chosen = map(repr, quick[parameter]) if parameter in quick else values
+            chosen = map(repr, part[parameter]) if parameter in part else values
             choices.append(f"({'|'.join(map(re.escape, chosen))})")
         combinations.append(", ".join(choices))
     return rf"^{name}\(({'|'.join(combinations)})\)$"

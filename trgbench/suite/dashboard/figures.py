@@ -37,9 +37,8 @@ def history(
         for number, (name, pairs) in enumerate(drawn.items()):
             marker, dash = MARKS.get(name, ("D", "-."))
             colour = COLOURS.get(name, "#444444")
-            aside = 0.1 * (
-                number - (len(drawn) - 1) / 2
-            )  # or the intervals of one commit would hide each other
+            # Or the intervals of one commit would hide each other.
+            aside = 0.1 * (number - (len(drawn) - 1) / 2)
             xs, ys = [i + aside for i, _ in pairs], [m.value for _, m in pairs]
             errors = [[m.value - m.low for _, m in pairs], [m.high - m.value for _, m in pairs]]
             axes.errorbar(xs, ys, errors, color=colour, fmt="none", elinewidth=1.2, capsize=3)

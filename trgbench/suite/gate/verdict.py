@@ -19,10 +19,8 @@ CONFIDENCE = 0.95  # of an interval that is shown
 RISK = 0.01  # that a run in which nothing changed calls anything a regression
 SCREEN = (2, 3)  # pairs for every benchmark: at the least, and as long as there is time
 SCREEN_SECONDS = 9.0  # a benchmark; twelve on a machine three times overbooked then take less than 3 minutes
-SCREEN_BUDGET, FRESH_BUDGET = (
-    0.3,
-    0.6,
-)  # seconds of a CPU for the samples of a pair, at first and of a suspect
+# Seconds of a CPU for the samples of a pair: at first, and of a suspect.
+SCREEN_BUDGET, FRESH_BUDGET = 0.3, 0.6
 LOOKS = (4, 7, 10)  # fresh pairs of a suspect after which it may be called worse
 GLANCES = (2, *LOOKS)  # … and after which it may be dismissed
 # A smaller change is none: where code and data come to lie in memory is worth as much.

@@ -1,8 +1,8 @@
-"""One side of a pair: `python -P worker.py BENCHMARKS [NAME-INDEX]`, with a commit's package on the path.
+"""One side of a pair: `python -P worker.py PARENT BENCHMARKS [NAME-INDEX]`, a commit's package on the path.
 
-It knows asv's runner, and of the project only what is on the path: the package may be any commit's. Without a
-name it lists the benchmarks and ends. With one it answers commands, a line of JSON each: `setup`, then any
-number of `sample`.
+PARENT is the process that it ends with. It knows asv's runner, and of the project only what is on the path:
+the package may be any commit's. Without a name it lists the benchmarks and ends. With one it answers
+commands, a line of JSON each: `setup`, then any number of `sample`.
 """
 
 from __future__ import annotations
