@@ -10,9 +10,9 @@ or without Numba, programs are of the first tier; what they cost says when the m
 (`engine.kernels`). The tiers give the same bits.
 
 What is left for large arrays is the C library's scalar sine and cosine, 12 to 15 ns an element for both.
-PyTorch's, on vector instructions, take half of that, with other bits than NumPy's; so on one thread it stays
-ahead in the vector function from 10⁵ elements on: by a third of a program's time, and by more of eager mode's,
-whose forward and backward are separate passes over memory.
+PyTorch's, on vector instructions, take half of that, with other bits than NumPy's; so on one thread PyTorch
+stays ahead in the vector function from 10⁵ elements on: by a third of a program's time, and by more of eager
+mode's, whose forward and backward are separate passes over memory.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from trgbench.engine.graph import Fingerprint, collection_paused
+from trgbench.engine.graph import collection_paused
 from trgbench.engine.ops.table import BOOL, FLOATS, Array, Op, Spec, Value, as_array, kept_array
 from trgbench.engine.runtime import CacheStats, Runtime, activate
-from trgbench.engine.tape import Derivative, Tape, recorded_graph
+from trgbench.engine.tape import Tape, recorded_graph, unprepared
 from trgbench.engine.vjp import Reverse, vjp
 from trgbench.errors import InputError, shown
 
@@ -300,7 +300,7 @@ class Session:
         fingerprint = seeded[max(roots)][0].fingerprint
         width = self.runtime.width
         key = (fingerprint, roots, given, width)
-        derivative = self.runtime.cache.get(key, lambda: _unprepared(fingerprint, roots, given))
+        derivative = self.runtime.cache.get(key, lambda: unprepared(fingerprint, roots, given))
         seeds = [seed for _, seed in seeded.values() if seed is not None]
         if derivative.program is None and derivative.sweeps < SWEEPS:
             derivative.sweeps += 1
@@ -379,13 +379,6 @@ class Session:
                 )
         found = [None if ct is None else tensor(ct) for ct in reverse.cotangents]
         return [self.constant(x) if isinstance(x, np.ndarray) else x for x in found]
-
-
-def _unprepared(
-    fingerprint: Fingerprint, roots: tuple[int, ...], given: tuple[bool, ...]
-) -> tuple[Derivative, int]:
-    derivative = Derivative(fingerprint, roots, given)
-    return derivative, derivative.path_bytes()
 
 
 def _give(pending: dict[Tape, dict[int, tuple[Tensor, Any]]], tensor: Tensor, cotangent: Any) -> None:

@@ -127,3 +127,11 @@ class Derivative:
     def path_bytes(self) -> int:
         """Return about how much the fingerprint's path takes, which this keeps alive."""
         return 200 * len(self.fingerprint.path())
+
+
+def unprepared(
+    fingerprint: Fingerprint, roots: tuple[int, ...], given: tuple[bool, ...]
+) -> tuple[Derivative, int]:
+    """Return an entry for the cache, and the bytes it retains."""
+    derivative = Derivative(fingerprint, roots, given)
+    return derivative, derivative.path_bytes()
