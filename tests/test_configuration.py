@@ -106,4 +106,4 @@ def test_the_history_that_is_kept_here_is_whole(tmp_path: Path) -> None:
     assert messages == []
     [machine] = {record.machine for record in stored}
     assert len({record.commit for record in stored}) >= 5
-    assert all(store.count_numbers(record) > 50 for record in stored), machine
+    assert all(store.count_numbers(record) >= 20 for record in stored), machine
