@@ -14,8 +14,9 @@ pytest.importorskip("asv_runner")
 from trgbench.errors import InputError
 from trgbench.suite.commits import Trouble
 from trgbench.suite.gate import verdict
-from trgbench.suite.gate.command import NOT_MEASURED, trouble_ends_with
+from trgbench.suite.gate.command import trouble_ends_with
 from trgbench.suite.gate.pairs import Pair
+from trgbench.suite.gate.report import NOT_MEASURED
 
 FACTORS = st.lists(st.floats(0.5, 2.0), min_size=2, max_size=10)
 

@@ -52,8 +52,8 @@ class Report:
         nights: the commits measured or judged, the oldest first; the tip of the branch if there was none.
         news: whether there was a new commit.
         skipped: new commits that were left out because there were too many.
-        messages: files that were set aside.
-        numbers: how many the published site shows.
+        set_aside: a message of each file that was.
+        published: how many numbers the site shows.
         error: why it ended early, if it did.
     """
 
@@ -63,8 +63,8 @@ class Report:
     nights: list[Night] = field(default_factory=list)
     news: bool = False
     skipped: int = 0
-    messages: list[str] = field(default_factory=list)
-    numbers: int = 0
+    set_aside: list[str] = field(default_factory=list)
+    published: int = 0
     error: str = ""
 
     @property
@@ -107,8 +107,8 @@ class Report:
                 }
                 for night in self.nights
             ],
-            "set_aside": self.messages,
-            "published": self.numbers,
+            "set_aside": self.set_aside,
+            "published": self.published,
             "error": self.error,
         }
 
@@ -124,7 +124,7 @@ class Report:
             found += [f"    failed: {text}" for text in grouped(night.failures)]
         if self.skipped:
             found.append(f"  {self.skipped} new commits in between were left out: --commits takes more")
-        found += [f"  {message}" for message in self.messages]
+        found += [f"  {message}" for message in self.set_aside]
         # A commit may be called anything, and these go to a terminal.
         return [names.printable(line) for line in found]
 
@@ -152,7 +152,7 @@ class Report:
                 parts += ["</details>", ""]
         if self.skipped:
             parts += [f"{self.skipped} new commits in between were left out.", ""]
-        parts += [f"* {plain(message)}" for message in self.messages]
+        parts += [f"* {plain(message)}" for message in self.set_aside]
         return "\n".join(parts).rstrip() + "\n"
 
 
@@ -188,13 +188,13 @@ def run(
         configuration.check_work_tree(root, branch, conf.results_dir)
         stored, messages = configuration.look_through(root, Path(conf.results_dir))
         bench = Bench(conf, PROFILES[profile], machines.name(machine))
-        report = Report(bench.machine, profile, branch, messages=messages)
+        report = Report(bench.machine, profile, branch, set_aside=messages)
         work = Work(root, bench, gate, report)
         if accept is not None:
             work.accept(find_commit(root, accept))
         try:
             work.do(stored, commits)
-            report.numbers = site.publish(conf, Path(conf.html_dir))
+            report.published = site.publish(conf, Path(conf.html_dir))
         except Exception as error:  # or what was found before it would be lost
             report.error = str(error) if isinstance(error, Trouble) else one_line(error)
             if not isinstance(error, Trouble):

@@ -17,7 +17,7 @@ from trgbench.console import strict_json
 from trgbench.errors import InputError
 from trgbench.study.results import machine, versions, write
 from trgbench.suite import commits
-from trgbench.suite.gate.report import REGRESSION
+from trgbench.suite.gate.report import NO_REGRESSION, NOT_MEASURED, REGRESSION
 from trgbench.suite.gate.run import PACKAGE, Tell, lay_out, report_on
 
 # Appended to a module of a copy of the package: a call takes so many times as long as it did at its fastest.
@@ -122,9 +122,10 @@ def table(content: Mapping[str, Any], trials: Sequence[Trial] = TRIALS) -> str:
     for trial in trials:
         runs = [run for run in content["runs"] if run["trial"] == trial.name]
         codes = Counter(run["exit_code"] for run in runs)
+        counts = " | ".join(str(codes[code]) for code in (NO_REGRESSION, REGRESSION, NOT_MEASURED))
         seconds, load = [run["seconds"] for run in runs], [run["load"] for run in runs]
         lines.append(
-            f"| {trial.title} | {len(runs)} | {codes[0]} | {codes[REGRESSION]} | {codes[3]} | "
+            f"| {trial.title} | {len(runs)} | {counts} | "
             f"{statistics.median(seconds):.0f}, {max(seconds):.0f} | {min(load):.1f} to {max(load):.1f} |"
         )
     return "\n".join(lines)

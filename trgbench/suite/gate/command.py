@@ -9,16 +9,13 @@ import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trgbench.console import strict_json
 from trgbench.errors import InputError
 from trgbench.suite.commits import Trouble, checkout_root
+from trgbench.suite.gate.report import NOT_MEASURED, Report, effect_text, schema, value_text
 
-if TYPE_CHECKING:
-    from trgbench.suite.gate.report import Report
-
-NOT_MEASURED = 3
 TELL_SECONDS = 30.0  # between two lines of progress where there is no terminal
 
 EXAMPLES = """\
@@ -98,8 +95,6 @@ def checked(report: Report) -> dict[str, Any]:
     """Return the report as JSON has it, which the schema must find right."""
     import jsonschema
 
-    from trgbench.suite.gate.report import schema
-
     content = report.as_json()
     jsonschema.Draft202012Validator(schema()).validate(content)
     return content
@@ -110,8 +105,6 @@ def show(report: Report) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
-
-    from trgbench.suite.gate.report import effect_text, value_text
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("benchmark", overflow="fold")
