@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -73,6 +75,19 @@ def test_hessian_times_vector_in_stages() -> None:
         value, first, product = staged.hessian_vector(problem.stages, x, v, runner)
         problem.check(x, value, first)
         np.testing.assert_allclose(product, numeric, rtol=1e-7, atol=1e-9)
+
+
+def test_what_a_stage_recorded_is_gone_as_soon_as_it_is_dropped() -> None:
+    """Not when Python next looks for cycles: the memory that a recomputing sweep saves depends on it."""
+    problem = problems.trg(4, 2)
+    gc.disable()
+    try:
+        _, _, saved = native.Tapes(engine.Runtime(), engine.svd).forward(problem.stages[0], problem.example)
+        session = weakref.ref(saved[0])
+        del saved
+        assert session() is None
+    finally:
+        gc.enable()
 
 
 def counters(runtime: engine.Runtime) -> tuple[int, int, int, int]:

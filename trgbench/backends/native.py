@@ -139,6 +139,9 @@ class Tapes:
         leaf = session.variable(carry)
         carry_out, term = stage.function(engine, self.svd, leaf)
         carry_array, term_array = (None if out is None else out.value for out in (carry_out, term))
+        # Now only the results hold the recording: else it and its session would hold each other, and what a
+        # recomputing sweep drops here would stay until Python next collects cycles.
+        session.clear()
         return carry_array, term_array, (session, leaf, carry_out, term)
 
     def backward(self, stage: Stage, saved: Any, ct_carry: Any, ct_term: float | None) -> np.ndarray:
