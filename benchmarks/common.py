@@ -154,7 +154,7 @@ def installed(backend: str, threads: int) -> Any:
 
 
 @functools.cache
-def ready(backend: str, mode: str, threads: int, problem: str, *sizes: int) -> Any:
+def ready(backend: str, mode: str, threads: int, problem: str, *sizes: int, svd: str = "safe") -> Any:
     """Return a `Prepared` of `problems.<problem>(*sizes)`, after it gave the right value and gradient once.
 
     asv calls `setup` before every sample, hence the cache.
@@ -167,7 +167,7 @@ def ready(backend: str, mode: str, threads: int, problem: str, *sizes: int) -> A
     from trgbench import problems
 
     try:
-        prepared = library.prepare(getattr(problems, problem)(*sizes), mode, threads)
+        prepared = library.prepare(getattr(problems, problem)(*sizes), mode, threads, svd)
     except Unavailable as reason:
         raise NotImplementedError(str(reason)) from reason
     check(prepared)
@@ -188,9 +188,9 @@ def call_of(prepared: Any) -> Callable[[], object]:
 
 
 @functools.cache
-def loop(backend: str, mode: str, threads: int, problem: str, *sizes: int) -> Loop:
+def loop(backend: str, mode: str, threads: int, problem: str, *sizes: int, svd: str = "safe") -> Loop:
     """Return the loop over one gradient of `problems.<problem>(*sizes)`; see `ready`."""
-    return Loop(call_of(ready(backend, mode, threads, problem, *sizes)))
+    return Loop(call_of(ready(backend, mode, threads, problem, *sizes, svd=svd)))
 
 
 def ratio(numerator: Callable[[], object], denominator: Callable[[], object]) -> dict[str, Any]:

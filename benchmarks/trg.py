@@ -51,3 +51,19 @@ class TwentySteps(Timed):
     )
     def time_gradient(self, *_: object) -> None:
         self.loop()
+
+
+class CutSvd(Timed):
+    """20 steps by the native engine's SVD rules: LAPACK's, Lanczos' of the matrix, and of its tensors."""
+
+    params = (("safe", "lanczos", "matrix-free"), ("eager-staged", "traced-staged"), (16, 24))
+    param_names = ("svd", "mode", "chi")
+    rounds = 1
+    repeat = (3, 7, 2.0)
+
+    def setup(self, svd: str, mode: str, chi: int) -> None:
+        self.time(loop("native", mode, 1, "trg", chi, 20, svd=svd))
+
+    @benchmark("Gradient of 20 TRG steps by SVD rule", quick={"mode": ["traced-staged"], "chi": [16]})
+    def time_gradient(self, *_: object) -> None:
+        self.loop()
