@@ -113,6 +113,7 @@ def test_sums_are_in_numpys_order(shape: tuple[int, ...]) -> None:
         if axis != ():
             graph = engine.trace(lambda x, axis=axis: engine.sum(-x, axis=axis), engine.spec(shape))
             assert_same(outputs(graph, x))
+            assert_same(outputs(graph, np.zeros(shape)))  # of negative zeros: the sign of what it begins with
 
 
 @pytest.mark.parametrize("n", [SMALL + 1, 5000, 8191, 8192, 8193, 100_000, 123_457, 1_000_003])

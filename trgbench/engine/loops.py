@@ -256,15 +256,15 @@ def execute(code, count, table, start, n, partials):  # type: ignore[no-untyped-
             move(d, a, integers(code + 8 * word[6]), word[7])
         elif opcode == 25:
             for i in range(m):
-                d[i] = pairwise(a, i * word[6], word[6])
+                d[i] = 0.0 + pairwise(a, i * word[6], word[6])  # so NumPy's sum of negative zeros is 0
         elif opcode == 26:
             for i in range(m):
-                d[i] = -0.0
+                d[i] = 0.0
             for row in range(word[6]):
                 for i in range(m):
                     d[i] += a[row * m + i]
         elif opcode == 27:
-            partials[word[6]] = pairwise(a, 0, m)
+            partials[word[6]] = 0.0 + pairwise(a, 0, m)
 
 
 @compiled

@@ -129,7 +129,7 @@ ZEROED = ("embed", "embed_diagonal")  # whose moves do not fill the result
 
 
 class Sum(NamedTuple):
-    """A sum over the last or the first axes: `rows` results of `length` elements each, or a copy."""
+    """A sum over the last or the first axes: `rows` results of `length` elements each."""
 
     kind: str
     rows: int
@@ -144,7 +144,7 @@ def as_sum(x: Spec, axes: Shape) -> Sum | None:
     rows = math.prod(n for n, is_reduced in kept if not is_reduced)
     count = sum(reduced)
     if not count:
-        return Sum("copy", rows, 1)
+        return Sum("sum_first", rows, 1)  # no copy: it makes 0 of a negative zero
     if all(reduced[len(reduced) - count :]) and length <= BLOCK:
         return Sum("sum_last", rows, length)
     if all(reduced[:count]) and rows > 1:
