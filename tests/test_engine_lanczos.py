@@ -60,7 +60,7 @@ CASES: dict[str, tuple[np.ndarray, int, bool]] = {
     "zero": (np.zeros((80, 80)), 6, False),
     "the identity": (np.eye(80), 80, False),
     "values that do not fall": (np.random.default_rng(SEED).normal(size=(80, 80)), 6, False),
-    "values that leave the range": (matrix(FALLING, scale=1e200), 6, False),
+    "squares that leave the range": (matrix(FALLING, scale=1e200), 6, True),
     "k = full": (matrix(FALLING, 20, 20), 20, False),
     "1×1": (np.asarray([[-3.0]]), 1, False),
     "a column": (matrix([2.0], 30, 1), 1, False),
@@ -115,7 +115,7 @@ def both_modes(f: Callable[[Any], Any], a: np.ndarray) -> np.ndarray:
 
 
 # What has a derivative, and the derivative of which is in range.
-SMOOTH = CASES.keys() - {"zero", "rank below k", "values that leave the range"}
+SMOOTH = CASES.keys() - {"zero", "rank below k", "squares that leave the range"}
 
 
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
@@ -129,6 +129,24 @@ def test_the_gradient_is_that_of_the_full_method(name: str) -> None:
     found = both_modes(function(weights, k, "lanczos"), a)
     # Both know what couples to a value to the rounding of the largest over the gap and over the value.
     np.testing.assert_allclose(found, wanted, atol=1e-8 * np.abs(wanted).max())
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+@pytest.mark.parametrize("exponent", [-990, -600, -530, -100, 100, 500, 515, 560, 990])
+@pytest.mark.parametrize("shape", [(140, 140), (200, 130), (130, 200)])
+def test_the_scale_is_no_matter(shape: tuple[int, int], exponent: int) -> None:
+    weights = np.random.default_rng(SEED + 1).normal(size=shape)
+
+    def f(a: Any) -> Any:  # as large as the matrix, so that its gradient is of no scale
+        u, s, vh = engine.svd(a, 3, method="lanczos")
+        return engine.sum(((u * s) @ vh) * weights) + engine.sum(s)
+
+    a = matrix(FALLING, *shape)
+    scaled = np.ldexp(a, exponent)
+    values = [engine.svd(x, 3, method="lanczos")[1] for x in (a, scaled)]
+    np.testing.assert_allclose(np.ldexp(values[1], -exponent), values[0], rtol=1e-13)
+    wanted, found = both_modes(f, a), both_modes(f, scaled)
+    np.testing.assert_allclose(found, wanted, atol=1e-10 * np.abs(wanted).max())
 
 
 def test_the_gradient_of_a_cut_is_a_difference() -> None:
@@ -233,12 +251,12 @@ def test_a_matrix_that_is_not_finite_is_refused(bad: float) -> None:
     ("shape", "k", "method", "message"),
     [
         ((80, 80), 81, "lanczos", r"svd: k must be from 1 to 80 for float64\[80,80\]; got 81"),
-        ((80, 80), 0, "lanczos", "k must be from 1 to 80"),
+        *[((80, 80), k, "lanczos", "k must be a whole number of at least 1") for k in (0, 2.5, True, "3")],
         ((80,), 2, "lanczos", "the operand must be a matrix"),
         ((80, 80), 2, "Lanczos", "unknown method 'Lanczos'; choose one of: auto, full, lanczos"),
     ],
 )
-def test_bad_arguments(shape: tuple[int, ...], k: int, method: str, message: str) -> None:
+def test_bad_arguments(shape: tuple[int, ...], k: Any, method: str, message: str) -> None:
     for x in (np.ones(shape), engine.Session().variable(np.ones(shape))):
         with pytest.raises(InputError, match=message):
             engine.svd(x, k, method=method)

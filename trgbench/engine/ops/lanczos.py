@@ -132,9 +132,9 @@ def leading(operator: Operator, k: int, count: int) -> Triplets | None:
             if not np.isfinite(rest).all():
                 return None
             u, s, vh = np.linalg.svd(small[:end, :end])
-            residual = np.sqrt(np.max(np.sum(np.dot(rest, u[new, : k + 1]) ** 2, axis=0)))
-            allowed = RESIDUAL_IN_ROUNDINGS * eps * s[0]
-            if residual <= allowed:
+            # Relative to s_1 before it is squared, or the square of a small matrix would be 0.
+            residuals = np.dot(rest, u[new, : k + 1]) / s[0]
+            if np.sqrt(np.max(_squared_norms(residuals))) <= RESIDUAL_IN_ROUNDINGS * eps:
                 if not _certain(s, k, width):
                     return None
                 u_kept, vh_kept = (
@@ -185,8 +185,11 @@ def complement(
     if not s[-1] - s_near[0] > TIE_IN_ROUNDINGS * eps:  # a tie at the cut, or NaN
         return None
     times, transposed_times = _deflated(operator, kept, scale)
-    c = c - np.dot(u, np.dot(u.T, c))
-    d = d - np.dot(vh.T, np.dot(vh, d))
+    # By a power of two, which changes no bit: cotangents have the scale of the matrix, and are squared.
+    exponent = np.frexp(max(np.abs(c).max(), np.abs(d).max()))[1]
+    c, d = np.ldexp(c, -exponent), np.ldexp(d, -exponent)
+    c -= np.dot(u, np.dot(u.T, c))
+    d -= np.dot(vh.T, np.dot(vh, d))
     right = times(d)
     right += c * s
     weights = near_squares[:, None] / (squares - near_squares[:, None])
@@ -228,7 +231,7 @@ def complement(
     y -= np.dot(vh.T, np.dot(vh, y))
     x *= scale
     y *= scale
-    return x, y
+    return np.ldexp(x, exponent), np.ldexp(y, exponent)
 
 
 def _deflated(

@@ -30,7 +30,7 @@ from trgbench.engine.ops.linalg import (
 from trgbench.engine.ops.reduction import sum
 from trgbench.engine.ops.shape import concat, reshape, zeros_like
 from trgbench.engine.ops.table import OPS, Array, Op, Shape, Spec, register, shape_of
-from trgbench.errors import InputError
+from trgbench.errors import InputError, check_integer
 
 Pair = tuple[Any, Any]
 
@@ -368,5 +368,5 @@ def network_svd(subscripts: str, /, *operands: Any, k: int) -> tuple[Any, Any, A
     >>> network_svd("ia,ja->i,j", numpy.eye(3), numpy.diag([1.0, 3.0, 2.0]), k=2)[1]
     array([3., 2.])
     """
-    u, s, vh, *_ = OPS["network_svd"](*operands, parameters=(subscripts, int(k)))
+    u, s, vh, *_ = OPS["network_svd"](*operands, parameters=(subscripts, check_integer("k", k, minimum=1)))
     return u, s, vh

@@ -24,7 +24,7 @@ from trgbench.engine.ops.families import TIE_IN_ROUNDINGS, check_finite, float_o
 from trgbench.engine.ops.reduction import sum
 from trgbench.engine.ops.shape import concat, zeros_like
 from trgbench.engine.ops.table import OPS, Array, Op, Spec, Value, register, shape_of
-from trgbench.errors import InputError, check_choice
+from trgbench.errors import InputError, check_choice, check_integer
 
 NAMESPACE = SimpleNamespace(abs=abs, sum=sum, where=where)  # what `cut_svd` uses of an array namespace
 
@@ -161,7 +161,7 @@ def svd(x: Any, /, k: int | None = None, *, method: str = "auto") -> tuple[Any, 
     """
     check_choice("method", method, METHODS)
     shape = shape_of(x)
-    cut = min(shape, default=0) if k is None else int(k)
+    cut = min(shape, default=0) if k is None else check_integer("k", k, minimum=1)
     if method == "auto":
         method = "lanczos" if len(shape) == 2 and lanczos.pays(shape, cut) else "full"
     name = "svd" if method == "full" else "svd_leading"
