@@ -277,6 +277,13 @@ def test_a_full_disk_is_one_line() -> None:
     assert result.stderr.count("\n") == 1
 
 
+def test_a_full_disk_under_standard_error_too_keeps_the_exit_code() -> None:
+    with open("/dev/full", "w") as full:
+        for wrong in (["trg", "--steps", "0"], ["gate"], ["nightly", "--commits", "0"]):
+            result = program(*wrong, capture_output=False, stdout=full, stderr=full)
+            assert result.returncode == CANNOT  # of gate and nightly 1 would be a regression
+
+
 INTERRUPTED_WHILE_COMPUTING = """
 import sys, threading
 import numpy as np

@@ -76,6 +76,7 @@ def test_what_cannot_be_measured_says_why() -> None:
         (["--list"], 0, "chain, 400 layers, eager"),
         (["--only", "no such part"], 2, "--list shows them"),
         (["--only", "("], 2, "no regular expression"),
+        (["--json", "/nowhere/speed.json"], 2, "cannot write /nowhere/speed.json"),
     ],
 )
 def test_the_command_line(arguments: list[str], code: int, said: str) -> None:

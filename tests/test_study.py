@@ -144,6 +144,19 @@ def test_an_unwritable_place_is_said_before_measuring(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_device_or_a_link_is_not_replaced(tmp_path: Path) -> None:
+    pipe, file, link = (tmp_path / name for name in ("pipe", "file", "link"))
+    os.mkfifo(pipe)
+    link.symlink_to(file)
+    for path in (pipe, Path("/dev/null")):
+        with pytest.raises(InputError, match="no ordinary file"):
+            results.check_writable(path)
+    results.check_writable(link)
+    results.write(link, "new")
+    assert link.is_symlink()
+    assert file.read_text() == "new"
+
+
 def test_results_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "study.json"
     results.write(file, "old")

@@ -316,7 +316,12 @@ def no_command(args: argparse.Namespace) -> NoReturn:
 
 
 def complain(message: str, code: int) -> int:
-    print(f"trgbench: {message}", file=sys.stderr)
+    try:
+        print(f"trgbench: {message}", file=sys.stderr, flush=True)
+    except (
+        OSError
+    ):  # a full disk under a log: the exit code still says it, which Python's own 1 or 120 would not
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     return code
 
 

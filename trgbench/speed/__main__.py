@@ -24,8 +24,10 @@ from rich.table import Table
 
 from trgbench import backends
 from trgbench.console import Progress, duration, strict_json
+from trgbench.errors import InputError
 from trgbench.speed.rows import PARTS, Row
 from trgbench.study.lab import Lab
+from trgbench.study.results import check_writable, write
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,6 +48,11 @@ def main(arguments: list[str] | None = None) -> int:
     if options.list:
         print(*wanted, sep="\n")
         return 0
+    if options.json:
+        try:
+            check_writable(options.json)
+        except InputError as error:
+            parser.error(f"--json: {error}")
     begun, rows = time.monotonic(), list[Row]()
     console = Console()
     with Progress() as progress:
@@ -56,7 +63,8 @@ def main(arguments: list[str] | None = None) -> int:
                 line = f"{row.what}: {_figure(row)}, at most {row.at_most:g}; {row.said}"
                 console.print(line, highlight=False)
             if options.json:  # after every part: what is measured is kept
-                _write(options.json, rows)
+                content = {"machine": _machine(), "rows": [asdict(row) for row in rows]}
+                write(options.json, strict_json(content) + "\n")
     console.print(_table(rows))
     console.print(f"{_machine()}; {duration(time.monotonic() - begun)}", highlight=False)
     return int(any(row.figure is None for row in rows))
@@ -86,12 +94,6 @@ def _machine() -> str:
     return (
         f"{versions}; {cpu[1] if cpu else platform.machine()}, {os.cpu_count()} CPUs; {time.strftime('%F')}"
     )
-
-
-def _write(file: Path, rows: list[Row]) -> None:
-    aside = file.with_name(f".{file.name}.new")
-    aside.write_text(strict_json({"machine": _machine(), "rows": [asdict(row) for row in rows]}) + "\n")
-    aside.replace(file)
 
 
 if __name__ == "__main__":

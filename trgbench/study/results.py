@@ -153,8 +153,11 @@ def check_writable(path: Path) -> None:
     Raises:
         InputError: if not.
     """
+    path = Path(os.path.realpath(path))
     if path.is_dir():
         raise InputError(f"{path} is a folder; give the name of a file in it")
+    if path.exists() and not path.is_file():  # it would be replaced, which is no good of a device
+        raise InputError(f"{path} is no ordinary file; give another name")
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.") as probe:
             os.posix_fallocate(probe.fileno(), 0, RESERVE)
@@ -163,7 +166,8 @@ def check_writable(path: Path) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Write `text` to `path`, whole or not at all."""
+    """Write `text` to `path`, whole or not at all; what a link there points to is written, not the link."""
+    path = Path(os.path.realpath(path))
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as aside:
         try:
             aside.write(text)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from trgbench.console import strict_json
+from trgbench.console import one_line, strict_json
 from trgbench.errors import InputError
 from trgbench.suite.commits import Trouble, checkout_root
 from trgbench.suite.gate.report import NOT_MEASURED, Report, effect_text, schema, value_text
@@ -139,6 +139,9 @@ def trouble_ends_with(code: int) -> Iterator[None]:
         raise
     except Trouble as trouble:
         print(f"trgbench: error: {trouble}", file=sys.stderr)
+        raise SystemExit(code) from None
+    except OSError as error:  # a full disk, say
+        print(f"trgbench: error: {one_line(error)}", file=sys.stderr)
         raise SystemExit(code) from None
     except Exception:
         traceback.print_exc()
