@@ -193,3 +193,19 @@ def test_a_site_that_is_missing_is_not_put_in_place(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         site.put_in_place(tmp_path / "new", tmp_path / "html")
     assert (tmp_path / "html").is_dir()
+
+
+@pytest.mark.parametrize("what", ["folder", "file", "link", "dangling link", "nothing"])
+def test_whatever_lies_where_the_next_site_is_made_goes(tmp_path: Path, what: str) -> None:
+    path, other = tmp_path / ".html.new", tmp_path / "other"
+    other.mkdir()
+    (other / "kept").touch()
+    if what == "folder":
+        shutil.copytree(other, path)
+    elif what == "file":
+        path.touch()
+    elif what != "nothing":
+        path.symlink_to(other if what == "link" else tmp_path / "nowhere")
+    site.remove(path)
+    assert not os.path.lexists(path)
+    assert (other / "kept").exists()

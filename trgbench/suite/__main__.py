@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from trgbench.console import one_line
 from trgbench.errors import InputError, check_integer
 from trgbench.suite import configuration, headline, machines, records, site
 from trgbench.suite.commits import GitFailed, Trouble, find_commit, git
@@ -41,6 +42,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (InputError, Trouble) as error:
         print(f"error: {error}", file=sys.stderr)
         return USAGE if isinstance(error, InputError) else BROKEN
+    except OSError as error:  # a full disk, say
+        print(f"error: {one_line(error)}", file=sys.stderr)
+        return BROKEN
 
 
 def publish(root: Path) -> int:

@@ -33,9 +33,10 @@ def publish(conf: Config, html: Path) -> int:
         EmptySite: if the new site shows no number.
         Trouble: if asv, or the plugin that makes the dashboard, cannot publish.
     """
-    html = html.absolute()
+    html = Path(os.path.realpath(html))  # where html is a link, what it points to
     aside = html.with_name(f".{html.name}.new")
     aside.parent.mkdir(parents=True, exist_ok=True)
+    remove(aside)
     conf.html_dir = str(aside)
     try:
         try:
@@ -50,8 +51,15 @@ def publish(conf: Config, html: Path) -> int:
             )
         put_in_place(aside, html)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        remove(aside)
     return numbers
+
+
+def remove(path: Path) -> None:
+    """Remove a folder, as far as it can be, or the file or link that lies there instead."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def put_in_place(new: Path, html: Path) -> None:
