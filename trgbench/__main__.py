@@ -28,9 +28,14 @@ DONE, NOT_FINITE, CANNOT, BROKEN_PIPE = 0, 1, 2, 141
 EXIT_CODES = """\
 exit codes:
   0  done
-  1  done, but the result is not finite, or points of a sweep failed; the output says why
   2  the request cannot be carried out; one line on standard error says what to change
 """
+
+
+def with_1(meaning: str) -> str:
+    """Return `EXIT_CODES` of a command that can also end with 1."""
+    done, row, rest = EXIT_CODES.partition("  2  ")
+    return f"{done}  1  {meaning}\n{row}{rest}"
 
 
 def trg_command(args: argparse.Namespace) -> int:
@@ -205,6 +210,7 @@ examples:
 """,
         trg_options,
         trg_command,
+        exit_codes=with_1("done, but lnZ/N or u is not finite; the output says why"),
     ),
     Command(
         "backends",
@@ -244,6 +250,7 @@ examples:
         sweep_options,
         sweep_command.run,
         patience=15.0,  # to write the output and to stop the workers
+        exit_codes=with_1("done, but points failed; their rows say why"),
     ),
     Command(
         "gate",
@@ -291,7 +298,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="trgbench",
         description=(trgbench.__doc__ or "").partition("\n")[0],
-        epilog=f"{examples}\n{EXIT_CODES}",
+        epilog=f"{examples}\n{with_1('done, but not finite, or points failed, or a commit is slower')}"
+        "  3  gate and nightly: not everything was measured\n",
         **layout,
     )
     parser.set_defaults(run=no_command, patience=1.0)
@@ -301,7 +309,7 @@ def make_parser() -> argparse.ArgumentParser:
         subparser = subparsers.add_parser(
             command.name,
             help=command.summary,
-            description=f"Print the {command.summary}.",
+            description=f"Print the {command.summary.removeprefix('the ')}.",
             epilog=f"{command.examples}\n{command.exit_codes}",
             **layout,
         )

@@ -13,6 +13,7 @@ from typing import Any
 
 from asv.commands.publish import Publish
 from asv.config import Config
+from asv.console import log
 from asv.util import UserError
 
 from trgbench.suite.commits import Trouble
@@ -43,6 +44,8 @@ def publish(conf: Config, html: Path) -> int:
             Publish.run(conf, pull=False)
         except UserError as error:
             raise Trouble(str(error)) from error
+        finally:
+            log.flush()  # which ends asv's last line
         numbers = count_numbers(aside)
         if not numbers:
             raise EmptySite(

@@ -24,7 +24,7 @@ examples:
   trgbench gate v1.0 v1.1 --only 'depth.*eager'     other benchmarks than the default set
   trgbench gate main --json gate.json               for a nightly job
   trgbench gate origin/main --markdown comment.md   for a pull request
-  trgbench gate --calibrate --json calibration.json     40 gates in an hour: how well does it work here?
+  trgbench gate --calibrate --json calibration.json   in an hour or two: how well does it work here?
 """
 EXIT_CODES = """\
 exit codes:
