@@ -174,9 +174,9 @@ class FakeBackend:
     def __init__(self, run: Callable[[Any], tuple[Any, Any]]) -> None:
         self.run = run
 
-    def prepare(self, problem: Any, mode: str, threads: int) -> Any:
+    def prepare(self, problem: Any, mode: str, threads: int, svd: str) -> Any:
         built = backends.Built(self.run, np.asarray, {})
-        return backends.Prepared(problem, "fake", mode, threads, "safe", built)
+        return backends.Prepared(problem, "fake", mode, threads, svd, built)
 
 
 def right(x: Any) -> tuple[Any, Any]:
