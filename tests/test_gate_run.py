@@ -301,6 +301,8 @@ def test_the_state_of_a_checkout_is_told_with_its_remedy(repository: Make, tmp_p
     assert "regular expression" in told(2, "HEAD", "--only", "(")
     assert "give the commit to compare with" in told(2)
     assert "needs --json FILE" in told(2, "--calibrate")
+    for more in (["HEAD~1", "HEAD~1"], ["--only", "x"]):
+        assert "leave HEAD and --only out" in told(2, *more, "--calibrate", "--json", "kept.json")
     assert "is a folder" in told(2, "HEAD", "--json", str(tmp_path))
     made.env["GIT_TEST_ASSUME_DIFFERENT_OWNER"] = "1"  # git's own, for tests of exactly this
     assert "git config --global --add safe.directory" in told(3, "HEAD")

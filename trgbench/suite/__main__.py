@@ -35,6 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--fresh", action="store_true", help="measure again what there are records of")
     parser.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help="for another writer")
     options = parser.parse_args(arguments)
+    if options.profile == "publish" and (options.commits or options.last):
+        parser.error("publish takes no commits: it publishes all that results/ has")
     try:
         root = configuration.enter(Path.cwd())
         with writer(configuration.LOCK, f"{parser.prog} {options.profile}", options.wait):

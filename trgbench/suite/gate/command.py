@@ -62,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("give the commit to compare with, such as main; see: trgbench gate --help")
     if args.calibrate and args.json is None:
         raise InputError("--calibrate takes an hour and needs --json FILE to keep what is done")
+    if args.calibrate and (args.head != "HEAD" or args.only is not None):
+        raise InputError("--calibrate gates one commit, BASE, by the default set; leave HEAD and --only out")
     for path in (args.json, args.markdown):
         if path is not None:
             check_writable(path)
