@@ -73,7 +73,8 @@ class Clock:
     """Wall-clock seconds without those in which this thread was ready to run and the kernel ran others.
 
     On a busy machine the pauses are most of a short sample, and none of it is the benchmark's. Unlike the
-    CPU's time this still counts sleeping, and waiting for another thread.
+    CPU's time this still counts sleeping, and waiting for another thread: what other threads of this process
+    ran in the meantime, such as XLA's, is the benchmark's.
     """
 
     def __init__(self) -> None:
@@ -82,13 +83,23 @@ class Clock:
             self.file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:  # a kernel without it
             self.file = -1
+        self.waited, self.others, self.paused = self._waited(), self._others(), 0.0
 
     def __call__(self) -> float:
         waited = self._waited()
         while True:
             now, before, waited = time.perf_counter(), waited, self._waited()
             if waited == before:  # else it was made to wait between the two readings, likely after the first
-                return now - waited * 1e-9
+                break
+        others = self._others()
+        self.paused += max(0.0, (waited - self.waited) * 1e-9 - (others - self.others))
+        self.waited, self.others = waited, others
+        return now - self.paused
+
+    @staticmethod
+    def _others() -> float:
+        """Return the seconds of CPU that the other threads of this process have had."""
+        return time.process_time() - time.thread_time()
 
     def _waited(self) -> int:
         return int(os.pread(self.file, 64, 0).split()[1]) if self.file >= 0 else 0
