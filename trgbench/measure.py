@@ -15,7 +15,7 @@ import re
 import statistics
 import time
 import timeit
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,13 +73,21 @@ def pin(threads: int) -> tuple[int, ...]:
     """
     count = check_threads(threads)
     chosen = tuple(sorted(os.sched_getaffinity(0))[-count:])
-    # Every thread that exists already, too: affinity is a thread's, and only later threads inherit it.
-    for task in os.listdir("/proc/self/task"):
-        with contextlib.suppress(ProcessLookupError):  # it has just ended
-            os.sched_setaffinity(int(task), chosen)
+    confine(chosen)
     for variable in THREAD_VARIABLES:
         os.environ[variable] = str(count)
     return chosen
+
+
+def confine(cpus: Iterable[int]) -> None:
+    """Confine every thread of this process to these CPUs.
+
+    Those that exist already, too: affinity is a thread's, and only later threads inherit it.
+    """
+    chosen = frozenset(cpus)
+    for task in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.sched_setaffinity(int(task), chosen)
 
 
 def once(call: Call, *, timer: Timer = time.perf_counter) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib.metadata
 import math
@@ -84,9 +83,7 @@ def library(backend: str) -> Backend:
     try:
         return backends.get(backend)
     finally:
-        for task in os.listdir("/proc/self/task"):
-            with contextlib.suppress(ProcessLookupError):  # a thread that ended meanwhile
-                os.sched_setaffinity(int(task), before)
+        measure.confine(before)
 
 
 @functools.lru_cache(maxsize=2)  # batches of the next χ overlap with the last ones of this
