@@ -155,7 +155,7 @@ def check_available() -> None:
 
 
 def templates(package: str) -> Environment:
-    """Return the environment of the templates in `package`, which may include the study's `page.css`."""
+    """Return the environment of the templates in `package`; they may include `head.html` and `page.css`."""
     import jinja2
 
     return jinja2.Environment(
