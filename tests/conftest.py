@@ -1,4 +1,4 @@
-"""What tests share: a browser; and a tiny repository with a package and a suite, for those of the nightly.
+"""What tests share: a browser, threads in a hurry, and a tiny repository with a suite, for the nightly's.
 
 asv runs as always: it makes a virtual environment, and builds, installs and measures each commit in it. Only
 what it installs beforehand is lent from the environment of the tests, so that all of it takes seconds.
@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,25 @@ def scratch(tmp_path: Path) -> Callable[..., Scratch]:
         return repository
 
     return make
+
+
+@pytest.fixture
+def run_hurried() -> Callable[..., None]:
+    """Return what runs functions in a thread each, switched as often as Python can."""
+
+    def run(*work: Callable[[], object]) -> None:
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            threads = [threading.Thread(target=each) for each in work]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            sys.setswitchinterval(before)
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -103,7 +103,7 @@ def test_sessions_in_threads_share_a_runtime() -> None:
     assert stats.hits + stats.misses == 80
 
 
-def test_equal_recordings_in_threads_have_one_fingerprint() -> None:
+def test_equal_recordings_in_threads_have_one_fingerprint(run_hurried: Callable[..., None]) -> None:
     root = Fingerprint()
     found: list[set[int]] = [set() for _ in range(2000)]
     alive: list[Fingerprint] = []
@@ -116,16 +116,7 @@ def test_equal_recordings_in_threads_have_one_fingerprint() -> None:
             alive.append(child)
             seen.add(id(child))
 
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(before)
+    run_hurried(*[work] * 4)
     assert len(alive) == 4 * len(found)  # no thread died
     assert all(len(seen) == 1 for seen in found)
     alive.clear()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
-import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,7 @@ def test_a_program_around_every_operation_has_the_same_bits(name: str) -> None:
             assert a.tobytes() == b.tobytes()
 
 
-def test_two_threads_can_run_one_program() -> None:
+def test_two_threads_can_run_one_program(run_hurried: Callable[..., None]) -> None:
     problem = problems.chain(40)
     graph = engine.value_and_grad(
         engine.trace(lambda x: problem.value(engine, engine.svd, x), engine.spec((10,)))
@@ -160,16 +161,7 @@ def test_two_threads_can_run_one_program() -> None:
     def work(number: int) -> None:
         found[number].update(program(inputs[number])[1].tobytes() for _ in range(500))
 
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(before)
+    run_hurried(*(functools.partial(work, number) for number in range(4)))
     assert found == [{bits} for bits in wanted]
 
 
