@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import functools
 import os
-import platform
 import re
 import sys
 import time
@@ -27,7 +26,7 @@ from trgbench.console import Progress, duration, strict_json
 from trgbench.errors import InputError
 from trgbench.speed.rows import PARTS, Row
 from trgbench.study.lab import Lab
-from trgbench.study.results import check_writable, write
+from trgbench.study.results import check_writable, machine, write
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -90,10 +89,7 @@ def _table(rows: list[Row]) -> Table:
 
 def _machine() -> str:
     versions = ", ".join(f"{name} {backends.get(name).version}" for name in backends.names())
-    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    return (
-        f"{versions}; {cpu[1] if cpu else platform.machine()}, {os.cpu_count()} CPUs; {time.strftime('%F')}"
-    )
+    return f"{versions}; {machine()['cpu']}, {os.cpu_count()} CPUs; {time.strftime('%F')}"
 
 
 if __name__ == "__main__":
