@@ -7,6 +7,7 @@ import fcntl
 import json
 import math
 import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -19,7 +20,6 @@ from trgbench.advise import command, profile, survey
 from trgbench.advise.advice import Question, advise, as_json, chart, recommendation
 from trgbench.advise.costs import NO_TIME_LEFT, Combination, Costs, Setting, break_even
 from trgbench.advise.probe import another_shape
-from trgbench.console import INTERRUPTED
 
 TRG = Setting("trg", (("chi", 16), ("steps", 20)))
 VECTOR = Setting("vector", (("n", 1000),))
@@ -287,7 +287,7 @@ def test_an_interrupted_survey_goes_on_where_it_was(
         return whole(*arguments)
 
     monkeypatch.setattr(survey, "measure_one", interrupted)
-    assert main(ADVISE) == INTERRUPTED
+    assert main(ADVISE) == 128 + signal.SIGINT
     assert len(profile.Profile.parse(path.read_text()).settings[str(VECTOR)]) == 5
     monkeypatch.setattr(survey, "measure_one", whole)
     assert main(ADVISE) == DONE

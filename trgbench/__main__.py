@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +15,7 @@ from typing import Any, NoReturn
 
 import trgbench
 from trgbench.advise import command as advise_command
-from trgbench.console import WORDS, Progress, Terminated, one_line, prompt_interrupts, strict_json
+from trgbench.console import WORDS, Progress, one_line, prompt_interrupts, signal_of, strict_json
 from trgbench.errors import InputError
 from trgbench.point import Point, compute_point, remarks, report
 from trgbench.suite import command as nightly_command
@@ -351,7 +350,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         return complain(f"error: out of memory; choose a smaller chi ({one_line(error)})", CANNOT)
     except KeyboardInterrupt as stop:
-        number = signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT
+        number = signal_of(stop)
         return complain(WORDS[number], 128 + number)
     except OSError as error:
         # What standard output still holds cannot be written; without this Python would try again at exit.

@@ -9,13 +9,13 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 WORDS: dict[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-INTERRUPTED = 128 + signal.SIGINT  # as shells have it
 
 
 class Progress:
@@ -77,8 +77,25 @@ class Progress:
         self._console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))
 
 
+class Lines:
+    """Progress where there is no terminal: a line on standard error, at most one in `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._told = seconds, time.monotonic()
+
+    def __call__(self, doing: str) -> None:
+        if time.monotonic() - self._told >= self._seconds:
+            print(f"trgbench: {doing}", file=sys.stderr, flush=True)
+            self._told = time.monotonic()
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM: a command ends on it as on Ctrl-C, with what is under way kept and cleaned up."""
+
+
+def signal_of(stop: KeyboardInterrupt) -> int:
+    """Return the signal that stopped a command; its exit code is 128 and this, as shells have it."""
+    return signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from trgbench import study
-from trgbench.console import INTERRUPTED, strict_json
+from trgbench.console import signal_of, strict_json
 from trgbench.errors import InputError
 from trgbench.study import report, results, tables
 from trgbench.study.claims import SOURCE_MACHINE, summary
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         report.check_available()
         results.check_writable(args.html)
     left = [name for name in names if not (args.resume and name in done)]
-    interrupted = False
+    interrupted: KeyboardInterrupt | None = None
     missing = kept["missing"]
     with progress_bar(len(left)) as (progress, advance):
         lab = Lab(quick=args.quick, progress=progress)
@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
                 done[name] = results.experiment(name, data, time.perf_counter() - start)
                 results.write(path, strict_json(results.assemble(done, args.quick, missing)) + "\n")
                 advance()
-        except KeyboardInterrupt:
-            interrupted = True
+        except KeyboardInterrupt as stop:
+            interrupted = stop
     whole = results.assemble(done, args.quick, missing)
     if args.markdown and not interrupted:
         results.write(args.markdown, tables.markdown(whole, summary))
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         Console(stderr=True, soft_wrap=True).print(
             f"trgbench: {remark}; go on with: {resume_line(args)}", markup=False, highlight=False
         )
-        return INTERRUPTED
+        return 128 + signal_of(interrupted)
     print_tables(whole, names)
     return 0
 

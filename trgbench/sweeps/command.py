@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Callable
 
 from trgbench import sweeps
-from trgbench.console import Progress, duration
+from trgbench.console import Lines, Progress, duration
 
 DONE, FAILED_POINTS = 0, 1
 TELL_SECONDS = 60.0  # between two lines of progress where there is no terminal
@@ -52,25 +51,13 @@ def options(parser: argparse.ArgumentParser, number: Callable[[type], Callable[[
     add("--dry-run", action="store_true", help="send the points to the workers, but compute nothing")
 
 
-class Lines:
-    """Progress where there is no terminal: a line on standard error now and then."""
-
-    def __init__(self) -> None:
-        self._told = time.monotonic()
-
-    def __call__(self, doing: str) -> None:
-        if time.monotonic() - self._told >= TELL_SECONDS:
-            print(f"trgbench: {doing}", file=sys.stderr, flush=True)
-            self._told = time.monotonic()
-
-
 def run(args: argparse.Namespace) -> int:
     request = {name: value for name, value in vars(args).items() if name not in ("run", "patience")}
     names = ("tls_ca_file", "tls_cert", "tls_key")
     request["tls"] = {name: value for name in names if (value := request.pop(name)) is not None}
     try:
         with Progress() as progress:
-            tell: Callable[[str], None] = progress if sys.stderr.isatty() else Lines()
+            tell: Callable[[str], None] = progress if sys.stderr.isatty() else Lines(TELL_SECONDS)
             swept = sweeps.sweep(**request, progress=tell)
     except BaseException as stop:
         for note in getattr(stop, "__notes__", ()):

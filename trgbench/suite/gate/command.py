@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from trgbench.console import one_line, strict_json
+from trgbench.console import Lines, one_line, strict_json
 from trgbench.errors import InputError
 from trgbench.suite.commits import Trouble, checkout_root
 from trgbench.suite.gate.report import NOT_MEASURED, Report, effect_text, schema, value_text
@@ -158,7 +157,7 @@ class Progress:
 
     def __init__(self) -> None:
         self._bar: Any = None
-        self._told = time.monotonic()
+        self._lines = Lines(TELL_SECONDS)
 
     def __enter__(self) -> Progress:
         if sys.stderr.isatty():
@@ -185,6 +184,5 @@ class Progress:
     def __call__(self, done: int, total: int, doing: str) -> None:
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=total, description=doing, refresh=True)
-        elif time.monotonic() - self._told >= TELL_SECONDS:
-            print(f"trgbench: {done} of {total} done; {doing}", file=sys.stderr, flush=True)
-            self._told = time.monotonic()
+        else:
+            self._lines(f"{done} of {total} done; {doing}")
